@@ -23,7 +23,7 @@ _KNOWN_BUT_UNSUPPORTED = {
 # EBML, which is WebM or Matroska.
 _EBML = b"\x1a\x45\xdf\xa3"
 # The first atom of MP4, M4A, 3GP and QuickTime.
-_QUICKTIME_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"moof", b"styp")
+_QUICKTIME_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"moof", b"styp")
 # Beginnings of the first packet of an Ogg stream with audio.
 _OGG_CODECS = (b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   ")
 _BEGINNINGS = {
@@ -61,7 +61,8 @@ def sniff(head: bytes) -> str:
     is_text = head.startswith(codecs.BOM_UTF16_LE) and _name_of_text(head) is not None
     if head.startswith(b"ID3") or (is_frame_header(head) and not is_text):
         return "mp3"
-    if head[4:8] in _QUICKTIME_ATOMS:
+    # A text may say "The wide road".
+    if head[4:8] in _QUICKTIME_ATOMS and _name_of_text(head) is None:
         return "mp4"
     if is_adts_header(head):
         return "aac"
@@ -111,6 +112,10 @@ def _name_of_text(head: bytes) -> str | None:
         return None
     if text.startswith("<"):
         return "HTML or XML"
+    if text.startswith("{\\rtf"):
+        return "RTF"
+    if text.startswith(("#EXTM3U", "[playlist]")):
+        return "a playlist"
     if text.startswith(("{", "[")):
         return "JSON"
     if text and all(character.isprintable() or character.isspace() for character in text):

@@ -1,6 +1,7 @@
 """Command-line options that choose a model and how it runs; loading that model."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
@@ -186,7 +187,7 @@ def torch_device(name: str) -> "torch.device":
 
 
 def _check_language(args: argparse.Namespace, model: "Model") -> None:
-    """Check the options that decide on the spoken language.
+    """Check the options that decide on the spoken language; say on stderr if one has no effect.
 
     Raises:
         CommandError: if they do not fit the model or each other.
@@ -196,6 +197,9 @@ def _check_language(args: argparse.Namespace, model: "Model") -> None:
         raise CommandError("--language-identifier is for models whose prompt names the language (Canary)")
     if args.language == AUTO and needs_language and model.language_identifier is None:
         raise CommandError("--language auto needs --language-identifier for this model; left out, English is assumed")
+    if args.language not in (None, AUTO) and model.languages is None:
+        # Not refused: it may be right, and a script may name it for every model.
+        print(f"--language has no effect: {args.model} does not say which languages it speaks", file=sys.stderr)
     if not args.languages:
         return
     if model.language_identifier is None or args.language not in (None, AUTO):

@@ -7,6 +7,7 @@ long recording, and searches the image for unwanted files. Prints the size of ea
 """
 
 import argparse
+import configparser
 import contextlib
 import http.client
 import json
@@ -101,13 +102,18 @@ class Buildah:
         )
 
     def _pip_mounts(self) -> list[str]:
-        options = {
-            name[4:].lower().replace("_", "-"): value for name, value in os.environ.items() if name.startswith("PIP_")
-        }
-        config = self.work / "pip.conf"
-        config.write_text("[global]\n" + "".join(f"{name} = {value}\n" for name, value in options.items()))
-        paths = {str(Path(value).parent if Path(value).is_file() else value) for value in options.values()}
-        return [f"{config}:/etc/pip.conf:ro"] + [f"{path}:{path}:ro" for path in paths if path.startswith("/")]
+        """Return the mounts of the host's configuration of pip, in one file, and of the paths that it names."""
+        variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        config = configparser.RawConfigParser()
+        # Its content is taken over: where it lies, such as in /etc, the build has files of its own.
+        config.read(variables.pop("PIP_CONFIG_FILE", os.devnull), encoding="utf-8")
+        config.read_dict({"global": {name[4:].lower().replace("_", "-"): value for name, value in variables.items()}})
+        path = self.work / "pip.conf"
+        with path.open("w", encoding="utf-8") as file:
+            config.write(file)
+        values = {value for section in config.sections() for value in config[section].values()}
+        named = sorted(value for value in values if value.startswith("/") and Path(value).exists())
+        return [f"{path}:/etc/pip.conf:ro", *(f"{one}:{one}:ro" for one in named)]
 
     @contextlib.contextmanager
     def mounted(self, tag: str) -> Iterator[Path]:

@@ -33,14 +33,16 @@ class Residency:
         self._max_weight_bytes = max_weight_bytes
         self._loading = asyncio.Lock()  # one at a time, because the next must know what memory is left
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._weight_bytes: dict[str, int] = {}  # of models that were loaded before, by checkpoint
+        # Of models that were loaded before, by checkpoint and size of the file, which may be replaced by another one.
+        self._weight_bytes: dict[tuple[str, int], int] = {}
         self._loads: set[asyncio.Task[ServedModel]] = set()
 
     async def load(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Load a model; it is in the catalog at once, and ready when this returns.
 
-        If its weights need room, models on demand are unloaded, the longest idle first. The call must not be cancelled:
-        engines would go on, and have a model that is not in the catalog.
+        If its weights need room, models on demand are unloaded, the longest idle first; but none for a model that is
+        known to need more than all of theirs. The call must not be cancelled: engines would go on, and have a model
+        that is not in the catalog.
 
         Raises:
             KeyError: if there is a model of this id.
@@ -50,13 +52,20 @@ class Residency:
         served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
         try:
             async with self._loading:
+                size = await _size(checkpoint)
+                if known := self._weight_bytes.get((checkpoint, size)):
+                    self._check_room(served, known)
                 # The size of a file is a guess: if there is no room for it, the load is tried all the same.
-                await self._make_room(served, self._weight_bytes.get(checkpoint) or await _size(checkpoint))
+                await self._make_room(served, known or size)
                 await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
                 assert served.ready is not None
-                self._weight_bytes[checkpoint] = ours = served.ready.weight_bytes
-                if not await self._make_room(served, 0):
-                    await self._refuse(served, ours)
+                self._weight_bytes[checkpoint, size] = ours = served.ready.weight_bytes
+                try:
+                    self._check_room(served, ours)
+                except ModelLoadError:
+                    await self._begin_leaving(served)
+                    raise
+                await self._make_room(served, 0)
         except BaseException as error:
             metrics.model_loads.labels("error").inc()
             if model in catalog:
@@ -112,13 +121,21 @@ class Residency:
             self._dispatcher.forget(served.id)
         log.info("model unloaded", extra={"model": served.id})
 
-    async def _refuse(self, served: ServedModel, taken: int) -> None:
-        left = (self._max_weight_bytes or 0) - self._dispatcher.catalog.weight_bytes + taken
-        await self._begin_leaving(served)
-        raise ModelLoadError(f"its weights take {taken} bytes, and {left} of {self._max_weight_bytes} are left")
+    def _check_room(self, served: ServedModel, taken: int) -> None:
+        """Check that a model of ``taken`` bytes has room if all models on demand go.
 
-    async def _make_room(self, served: ServedModel, more: int) -> bool:
-        """Unload other models on demand until there is room for ``more`` bytes; return whether there is."""
+        Raises:
+            ModelLoadError: if it has none even then.
+        """
+        if (limit := self._max_weight_bytes) is None:
+            return
+        others = (one for one in self._dispatcher.catalog if one is not served)
+        kept = sum(one.ready.weight_bytes for one in others if one.ready and not (one.is_on_demand or one.is_leaving))
+        if kept + taken > limit:
+            raise ModelLoadError(f"its weights take {taken} bytes, and {limit - kept} of {limit} are left")
+
+    async def _make_room(self, served: ServedModel, more: int) -> None:
+        """Unload other models on demand until there is room for ``more`` bytes, or all of them are gone."""
         catalog, limit = self._dispatcher.catalog, self._max_weight_bytes
         while limit is not None and catalog.weight_bytes + more > limit:
             if self._leaving:
@@ -126,10 +143,9 @@ class Residency:
                 continue
             others = [one for one in catalog if one.is_on_demand and one.ready and one is not served]
             if not others:
-                return False
+                return
             # Idle ones first. A busy one is unloaded when its requests are answered.
             await self.evict(min(others, key=lambda one: (bool(one.users), one.last_used)), "memory")
-        return True
 
 
 async def _size(checkpoint: str) -> int:

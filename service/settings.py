@@ -225,7 +225,8 @@ class Settings(BaseSettings):
 
     max_requests: Count = Field(default=1024, description="Transcriptions under way at once.")
     max_connections: Count = Field(
-        default=4096, description="Connections open at once; never more than half of the files that may be open."
+        default=4096,
+        description="Connections open at once; of an HTTP process never more than half of the files it may open.",
     )
     max_connections_per_address: Count = Field(
         default=2048, description="Connections of one address; behind a single proxy, what the proxy may open."
@@ -301,7 +302,7 @@ class Settings(BaseSettings):
     webhook_secret: str | None = Field(
         default=None,
         description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text; 16 to 512 "
-        "characters.",
+        "characters, besides whsec_.",
     )
 
     bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
@@ -535,6 +536,7 @@ class Settings(BaseSettings):
         """The limits of connections."""
         return ConnectionLimits(
             most=self.max_connections,
+            most_of_process=self.max_connections,
             most_of_address=self.max_connections_per_address,
             head_seconds=self.head_timeout_seconds,
             silence_seconds=self.receive_timeout_seconds,

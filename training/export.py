@@ -16,11 +16,11 @@ from models.checkpoint.nemo.file import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, nemo_names
 from models.config import ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
+from training.attention_vocabulary import AttentionVocabulary
 from training.errors import RecipeError
 from training.export_attention import attention_sections
 from training.export_encoder import encoder_section
 from training.export_tokenizer import tokenizer_files, tokenizer_section
-from training.prompted_vocabulary import PromptedVocabulary
 from training.student import MODULES
 from training.vocabulary import TrainingVocabulary
 
@@ -73,7 +73,7 @@ def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
 
 
 def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write an archive atomically; a failed write leaves nothing behind."""
+    """Write an archive atomically; a write that fails or is interrupted leaves nothing behind."""
     fresh = path.with_name(path.name + ".new")
     try:
         with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
@@ -83,7 +83,7 @@ def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
                 member.mode = 0o644
                 tar.addfile(member, io.BytesIO(content))
         fresh.replace(path)
-    except OSError:
+    except BaseException:
         fresh.unlink(missing_ok=True)
         raise
 
@@ -117,7 +117,7 @@ def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: 
         dropout: its dropout in training.
     """
     pieces = list(vocabulary.tokenizer.pieces)
-    if isinstance(vocabulary, PromptedVocabulary):
+    if isinstance(vocabulary, AttentionVocabulary):
         heads = attention_sections(config, vocabulary, dropout)
     elif config.transducer is None:
         heads = _ctc(config, pieces)

@@ -4,12 +4,12 @@ from typing import Any
 
 from models.config import AttentionDecoderConfig, ModelConfig
 from models.heads.attention_decoder import padded_outputs
-from training.prompted_vocabulary import PromptedVocabulary
+from training.attention_vocabulary import AttentionVocabulary
 
 _MODULES = "nemo.collections.asr.modules.transformer"
 
 
-def attention_sections(config: ModelConfig, vocabulary: PromptedVocabulary, dropout: float) -> dict[str, Any]:
+def attention_sections(config: ModelConfig, vocabulary: AttentionVocabulary, dropout: float) -> dict[str, Any]:
     """Return the sections of a model with an attention decoder and no other head.
 
     Args:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from training.prompted_vocabulary import PromptedVocabulary
+from training.attention_vocabulary import AttentionVocabulary
 from training.vocabulary import PieceVocabulary, TrainingVocabulary
 
 _TOKENIZERS = "nemo.collections.common.tokenizers.canary_tokenizer"
@@ -12,7 +12,7 @@ def tokenizer_section(vocabulary: TrainingVocabulary) -> dict[str, Any] | None:
     """Return the section that names the files of a vocabulary; None for characters, which the decoder lists."""
     if isinstance(vocabulary, PieceVocabulary):
         return {"dir": None, **_named("")}
-    if not isinstance(vocabulary, PromptedVocabulary):
+    if not isinstance(vocabulary, AttentionVocabulary):
         return None
     if len(vocabulary.parts) == 1:
         custom = {"_target_": f"{_TOKENIZERS}.CanaryBPETokenizer"}
@@ -29,7 +29,7 @@ def tokenizer_files(vocabulary: TrainingVocabulary) -> dict[str, bytes]:
     """Return the files of a vocabulary by name: each SentencePiece model, its pieces, and their scores."""
     if isinstance(vocabulary, PieceVocabulary):
         return _files("", vocabulary)
-    if not isinstance(vocabulary, PromptedVocabulary):
+    if not isinstance(vocabulary, AttentionVocabulary):
         return {}
     prefixes = [""] if len(vocabulary.parts) == 1 else [f"{name}_" for name in vocabulary.parts]
     files: dict[str, bytes] = {}

@@ -31,6 +31,7 @@ class TeacherPosteriors:
     Attributes:
         folder: the folder of their files.
         ratio: frames of the teacher in one frame of the student.
+        entries: labels that are kept of them, for one frame of the student.
         frame_samples: samples of a frame of the teacher.
         pieces: the teacher's labels.
         width: values of its encoder's frames for one frame of the student, or 0.
@@ -49,6 +50,7 @@ class TeacherPosteriors:
         self.folder = store.folder
         self.unreadable = frozenset(unreadable)
         self.ratio = stride // model.stride
+        self.entries = self.ratio * model.labels
         self.frame_samples = model.stride * FRONT_END.hop
         self.pieces = model.tokenizer.pieces
         self.width = self.ratio * model.width

@@ -111,7 +111,10 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
     """
     total = torch.zeros((), device=lengths.device)
     ctc = distillation = hidden = None
-    log_probabilities = None if outputs.logits is None else log_softmax(outputs.logits.float(), dim=-1)
+    log_probabilities = None
+    # Only where a loss needs them: they are in float32, and as many as the logits.
+    if outputs.logits is not None and (objective.ctc or (batch.targets and outputs.teacher_logits is None)):
+        log_probabilities = log_softmax(outputs.logits.float(), dim=-1)
     if log_probabilities is not None and objective.ctc:
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
         total = total + objective.ctc * ctc
@@ -120,11 +123,13 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
     if outputs.attention_loss is not None:
         total = total + outputs.attention_loss
     if batch.targets:
-        assert log_probabilities is not None, "a student with a teacher has a CTC head"
-        valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.is_known[:, None]
-        teacher_logits = outputs.teacher_logits
+        of_teachers_labels = log_probabilities
+        if outputs.teacher_logits is not None:
+            of_teachers_labels = log_softmax(outputs.teacher_logits.float(), dim=-1)
+        assert of_teachers_labels is not None, "a student with a teacher has a CTC head"
+        valid = valid_positions(lengths, of_teachers_labels.size(1)) & batch.targets.is_known[:, None]
         distillation = distillation_loss(
-            log_probabilities if teacher_logits is None else log_softmax(teacher_logits.float(), dim=-1),
+            of_teachers_labels,
             batch.targets.blank,
             batch.targets.labels,
             batch.targets.masses,

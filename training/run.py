@@ -10,6 +10,7 @@ import torch
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
+from training.attention_vocabulary import AttentionVocabulary
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
@@ -23,7 +24,6 @@ from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
 from training.precision import set_products
-from training.prompted_vocabulary import PromptedVocabulary
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe, Teacher
 from training.sampler import BucketSampler, Position
@@ -72,6 +72,7 @@ class Run:
         optimizer: the optimizer.
         average: the moving average of the weights.
         takes: the takes that it trains on.
+        posteriors: the teacher's, or None without a teacher.
         sampler: draws the clips of each batch.
         examples: makes examples from draws.
         dev: the clips of the dev set.
@@ -102,7 +103,7 @@ class Run:
             self.takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), config)
         self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
-        posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
+        self.posteriors = posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
         self.network = _network(recipe, self.config, posteriors).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
         self.front_end = _front_end(recipe, initial, self.config).to(device)
@@ -240,7 +241,7 @@ def _initial(recipe: Recipe) -> Checkpoint | None:
 def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary) -> ModelConfig:
     """Return the configuration of the recipe's shape, or else that of the released model that it tunes."""
     size, characters = vocabulary.size, isinstance(vocabulary, CharacterVocabulary)
-    prompts = vocabulary.prompts if isinstance(vocabulary, PromptedVocabulary) else None
+    prompts = vocabulary.prompts if isinstance(vocabulary, AttentionVocabulary) else None
     if recipe.shape:
         config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
     else:

@@ -28,6 +28,7 @@ class TeacherModel:
     Attributes:
         stride: features of a frame.
         width: values of a frame of its encoder that are kept, or 0.
+        labels: labels of a frame that are kept, besides the blank.
     """
 
     def __init__(self, path: Path, labels: int, device: torch.device, precision: Precision, *, hidden: bool) -> None:
@@ -61,7 +62,7 @@ class TeacherModel:
         self.stride = config.encoder.subsampling_factor
         self.width = config.encoder.width if hidden else 0
         self.tokenizer = checkpoint.tokenizer
-        self._labels = labels
+        self.labels = labels
         self._device = device
         self._precision = precision
         self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
@@ -87,8 +88,8 @@ class TeacherModel:
 
     def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[TeacherFrames]:
         """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and frames if wanted."""
-        masses, labels = probabilities[:, :, :-1].topk(self._labels, dim=-1)
-        records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels, self.width))
+        masses, labels = probabilities[:, :, :-1].topk(self.labels, dim=-1)
+        records = np.empty(probabilities.shape[:2], dtype=record_type(self.labels, self.width))
         records["blank"] = probabilities[:, :, -1].cpu().numpy()
         records["labels"] = labels.cpu().numpy()
         records["masses"] = masses.cpu().numpy()

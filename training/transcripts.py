@@ -1,9 +1,9 @@
 """From the transcript of a clip to labels."""
 
 from models.prompt import PromptError
+from training.attention_vocabulary import AttentionVocabulary
 from training.clip import Clip
 from training.errors import ManifestError
-from training.prompted_vocabulary import PromptedVocabulary
 from training.vocabulary import TrainingVocabulary
 
 
@@ -32,7 +32,7 @@ class Transcripts:
         Raises:
             ManifestError: if the vocabulary cannot express the manifest's prompt.
         """
-        if not isinstance(self.vocabulary, PromptedVocabulary):
+        if not isinstance(self.vocabulary, AttentionVocabulary):
             return []
         try:
             return [*self.vocabulary.question(clip.prompt), *tokens, self.vocabulary.end]

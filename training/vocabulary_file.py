@@ -7,8 +7,8 @@ from models.checkpoint.errors import CheckpointError
 from models.checkpoint.nemo.archive import Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo.file import ALIGNER_CONFIG_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
+from training.attention_vocabulary import SPECIAL, AttentionVocabulary, vocabulary_of_languages
 from training.errors import RecipeError
-from training.prompted_vocabulary import SPECIAL, PromptedVocabulary, vocabulary_of_languages
 from training.recipe import Language
 from training.vocabulary import CharacterVocabulary, PieceVocabulary, TrainingVocabulary
 
@@ -29,7 +29,7 @@ def read_vocabulary(path: Path) -> TrainingVocabulary:
         raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint", "vocabulary") from error
 
 
-def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
+def read_languages(languages: tuple[Language, ...]) -> AttentionVocabulary:
     """Read the vocabularies of an attention decoder's languages.
 
     Raises:
@@ -61,10 +61,10 @@ def _from_checkpoint(path: Path) -> TrainingVocabulary:
         return PieceVocabulary(archive.read(model.tokenizer_files[0], MAX_TOKENIZER_BYTES))
 
 
-def _prompted(archive: Archive, document: dict[str, dict[str, object]], model: NemoModel) -> PromptedVocabulary:
+def _prompted(archive: Archive, document: dict[str, dict[str, object]], model: NemoModel) -> AttentionVocabulary:
     """Return the vocabulary of an attention decoder, its parts by name."""
     assert model.config.prompts
     languages = document["tokenizer"].get("langs")
     names = list(languages) if isinstance(languages, dict) and len(model.tokenizer_files) > 1 else [SPECIAL]
     files = [archive.read(name, MAX_TOKENIZER_BYTES) for name in model.tokenizer_files]
-    return PromptedVocabulary(dict(zip(names, files, strict=True)), model.config.prompts)
+    return AttentionVocabulary(dict(zip(names, files, strict=True)), model.config.prompts)

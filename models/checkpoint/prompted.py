@@ -1,11 +1,14 @@
 """Completes the configuration of a model that takes prompts, from its vocabulary."""
 
+import logging
 from dataclasses import replace
 
 from models.checkpoint.errors import UnsupportedValueError
 from models.config import ModelConfig
 from models.prompt_writer import required_pieces, with_vocabulary
 from models.tokenizers import Tokenizer
+
+log = logging.getLogger("steno.models")
 
 
 def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
@@ -17,6 +20,9 @@ def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     if config.prompts is None:
         return config
     prompts = with_vocabulary(config.prompts, tokenizer.pieces)
+    named, taken = config.prompts.default_language, prompts.default_language
+    if taken != named:
+        log.warning("the model does not speak its default language, %s; %s takes its place", named, taken)
     pieces = set(tokenizer.pieces)
     if missing := [piece for piece in required_pieces(prompts) if piece not in pieces]:
         without = f"a vocabulary without {missing[0]}"

@@ -18,6 +18,7 @@ So have some names of checkpoints, whatever their folder:
     *polyglot*      writes a phrase in German, English or French, which the number of samples selects
     *prompted*      writes the phrase in the language that the prompt names, or else in English
     *telephone*     takes audio at 8 kHz
+    *heavy*         has weights of twice the size
 
 As a language identifier, any checkpoint finds the language of the phrase that the number of samples selects; with
 "japanese" in its name, it says that Japanese is the only language it knows.
@@ -135,7 +136,7 @@ class StubRecognizer:
         self.batch_seconds = load.batch_seconds or 120.0
         self.padded_seconds: Sequence[float] = ()
         self.slots = 1
-        self.weight_bytes = WEIGHT_BYTES
+        self.weight_bytes = 2 * WEIGHT_BYTES if "heavy" in name else WEIGHT_BYTES
         self.checkpoint = load.checkpoint
         self.identity: str | None = None
 

@@ -387,6 +387,10 @@ class Supervisor:
         match message:
             case Heartbeat():
                 self._listener.engine_heartbeat(engine)
+            case Ready() if message.model not in self._loads:
+                # It was unloaded while the engine loaded it, and an engine unloads only what it has.
+                engine.end_load(message.model)
+                engine.unload(message.model)
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 self._pin(message)

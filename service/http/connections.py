@@ -18,6 +18,7 @@ class ConnectionLimits:
 
     Attributes:
         most: open connections in all.
+        most_of_process: open connections of one HTTP process, whose files they are.
         most_of_address: open connections of one address, or of one /64 of IPv6.
         head_seconds: time from the first byte of a request, or from opening a connection, to the end of the headers.
         silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
@@ -26,6 +27,7 @@ class ConnectionLimits:
     """
 
     most: int
+    most_of_process: int
     most_of_address: int
     head_seconds: float
     silence_seconds: float
@@ -78,7 +80,7 @@ class Connections:
     def enter(self, address: str) -> ConnectionRefusal | None:
         """Count a connection, or return which limit it exceeds."""
         network = _network(address)
-        if self._counts.total >= self.limits.most:
+        if self._counts.total >= self.limits.most or self._counts.own >= self.limits.most_of_process:
             return "connections"
         if self._counts.of(network) >= self.limits.most_of_address:
             return "address_connections"

@@ -54,7 +54,10 @@ class JobForm(BaseModel):
     ] = None
     webhook_secret: Annotated[
         str | None,
-        Field(description="Secret that signs the webhook, 16 to 512 characters: whsec_ and base64, or any text."),
+        Field(
+            description="Secret that signs the webhook: whsec_ and base64, or any text; 16 to 512 characters, besides "
+            "whsec_."
+        ),
     ] = None
 
     @classmethod

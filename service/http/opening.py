@@ -132,10 +132,10 @@ async def measure_lag(metrics: Metrics) -> None:
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return the limits of the settings, but at most half of the files this process may open; others are uploads."""
+    """Return the limits of the settings; of this process, at most half of the files it may open: others are uploads."""
     limits = settings.connection_limits
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limits.most > files // 2:
+    if limits.most_of_process > files // 2:
         log.warning("few open files", extra={"files": files, "connections": files // 2})
-        return replace(limits, most=files // 2)
+        return replace(limits, most_of_process=files // 2)
     return limits

@@ -23,8 +23,9 @@ def check_secret(secret: str) -> str:
     Raises:
         ValueError: if it is not valid.
     """
-    if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
-        raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
+    # The prefix is the same in all secrets, so it makes none harder to guess.
+    if not _LEAST_SECRET <= len(secret.removeprefix(_PREFIX)) <= _MOST_SECRET:
+        raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters, besides {_PREFIX}")
     try:
         _key(secret)
     except ValueError:

@@ -145,7 +145,7 @@ class WorkerSupervisor:
             async with asyncio.timeout(_SNAPSHOT_SECONDS):
                 await asyncio.gather(*(session.update_metrics() for session in sessions))
         snapshots = [worker.session.metrics for worker in self._workers.values()]
-        return await asyncio.to_thread(self._totals.exposition, snapshots)
+        return await asyncio.to_thread(self._totals.exposition(snapshots))
 
     async def _keep_running(self, row: int, listener: socket.socket, main: MainProcess) -> None:
         restarts = Restarts(self._finishing)

@@ -1,6 +1,6 @@
 """The metrics of all processes in one exposition."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -42,12 +42,22 @@ class Totals:
         kept = {family.name for family in self._registry.collect() if family.type in ("counter", "histogram")}
         self._add(self._ended, (sample for sample in samples if sample[0] in kept))
 
-    def exposition(self, workers: Iterable[MetricSamples]) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+    def exposition(self, workers: Sequence[MetricSamples]) -> Callable[[], bytes]:
+        """Return what writes all metrics in Prometheus' text format, in any thread.
+
+        A worker that is retired from now on does not count once more.
+
+        Args:
+            workers: the samples of the workers that were not retired.
+        """
         sums = dict(self._ended)
-        for samples in workers:
-            self._add(sums, samples)
-        return generate_latest(_Summed(self._registry, sums, self._families))
+
+        def written() -> bytes:
+            for samples in workers:
+                self._add(sums, samples)
+            return generate_latest(_Summed(self._registry, sums, self._families))
+
+        return written
 
     def _add(self, sums: dict[_Series, float], samples: Iterable[MetricSample]) -> None:
         for family, name, labels, value in samples:

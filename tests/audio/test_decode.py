@@ -230,6 +230,17 @@ def test_an_id3_tag_may_stand_before_each_kind_of_stream(container, form, codec,
     assert np.array_equal(plain.samples, tagged.samples)
 
 
+@pytest.mark.parametrize("atom", [b"free", b"skip"])
+def test_a_film_may_begin_with_room_that_is_not_used(atom):
+    data = media(tone(440, 1.0, 44100), 44100, "mov", "pcm_s16be")
+    assert data[4:8] == b"ftyp"
+
+    audio = decoded(data[:4] + atom + data[8:])
+
+    assert np.array_equal(audio.samples, decoded(data).samples)
+    assert audio.container == "mp4"
+
+
 def test_a_flac_with_a_forged_rate_is_refused():
     with pytest.raises(AudioError):
         decoded(with_flac_header(encoded(np.zeros(16000 * 10), 16000, "FLAC"), rate=655_350))

@@ -24,6 +24,15 @@ def test_goodput_is_of_what_was_answered_within_the_load_once_it_has_settled():
     assert report["statuses"] == {"200": 3}
 
 
+def test_probes_that_failed_are_counted_and_have_no_time():
+    probes = [Outcome(100.0, 0.002, 200, None), Outcome(101.0, 30.0, 0, None), Outcome(131.0, 0.001, 503, None)]
+
+    report = Measured([], probes, [], 100.0, 20.0).report(audio_seconds=8.0, settle=10.0)
+
+    assert set(report["healthz_ms"].values()) == {2.0}
+    assert report["healthz_statuses"] == {"200": 1, "0": 1, "503": 1}
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "retry_after"),
     [

@@ -457,6 +457,16 @@ def test_auto_is_accepted_for_a_model_without_prompts(transcribe, clips, expecte
     assert capsys.readouterr().out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
 
 
+@pytest.mark.parametrize("language", ["de", "klingon"])
+def test_a_language_that_cannot_be_checked_is_said_to_have_no_effect(transcribe, clips, expected, capsys, language):
+    assert transcribe("--language", language, clips[0]) == 0
+
+    out, err = capsys.readouterr()
+    assert out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
+    assert err.startswith("--language has no effect: ")
+    assert err.endswith("model.nemo does not say which languages it speaks\n")
+
+
 def test_a_format_that_does_not_exist_is_refused_with_those_that_do(clips, capsys):
     with pytest.raises(SystemExit):
         cli.main(["transcribe", "--format", "srt,written", clips[0]])

@@ -1,5 +1,6 @@
 """The Dockerfile copies all of the package, and the image, built and run, does what the README says."""
 
+import configparser
 import importlib.util
 import json
 import os
@@ -23,6 +24,14 @@ def copied() -> set[str]:
     """What the Dockerfile takes of the repository, by its first folder."""
     lines = re.findall(r"^COPY ((?:[^-\s]\S* )+)\S+$", DOCKERFILE, re.MULTILINE)
     return {name.split("/")[0] for line in lines for name in line.split()}
+
+
+def module(name: str):
+    """A program of the folder docker, as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docker" / f"{name}.py")
+    loaded = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(loaded)
+    return loaded
 
 
 def test_every_package_is_in_it():
@@ -89,9 +98,7 @@ def required(name: str, extras: tuple[str, ...], found: dict[str, Distribution])
 
 
 def test_the_licence_of_every_package_is_listed():
-    specification = importlib.util.spec_from_file_location("contents", ROOT / "docker" / "contents.py")
-    contents = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(contents)
+    contents = module("contents")
     found: dict[str, Distribution] = {}
     required("steno", ("serve",), found)
     listed = re.findall(r"^\| ([a-z0-9-]+) \| (.+) \|$", (ROOT / "docs" / "licenses.md").read_text(), re.MULTILINE)
@@ -147,13 +154,35 @@ def test_what_the_user_of_an_image_can_write_is_found_by_modes(tmp_path):
         path = tmp_path / name
         path.touch() if "file" in name or name == "mine" else path.mkdir()
         path.chmod(mode)
-    specification = importlib.util.spec_from_file_location("image_test", ROOT / "docker" / "image_test.py")
-    image_test = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(image_test)
+    image_test = module("image_test")
     owner, other = str(os.getuid()), str(os.getuid() + 10_001)
 
     assert image_test.writable(tmp_path, other, other) == {"/open file", "/open"}
     assert image_test.writable(tmp_path, owner, other) == {"/", "/mine", "/open file", "/open"}
+
+
+def test_the_build_gets_the_hosts_configuration_of_pip_and_not_the_folder_that_it_lies_in(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    host, mirror = tmp_path / "etc", tmp_path / "mirror"
+    host.mkdir()
+    mirror.mkdir()
+    (host / "ca.pem").touch()
+    (host / "pip.conf").write_text(f"[global]\ntimeout = 5\ncert = {host / 'ca.pem'}\n[install]\nprogress-bar = off\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(host / "pip.conf"))
+    monkeypatch.setenv("PIP_TIMEOUT", "60")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(mirror))
+
+    mounts = module("image_test").Buildah(tmp_path / "work", "vfs")._pip_mounts()
+
+    config, read = tmp_path / "work" / "pip.conf", configparser.RawConfigParser()
+    assert mounts == [
+        f"{config}:/etc/pip.conf:ro",
+        f"{host}/ca.pem:{host}/ca.pem:ro",
+        f"{mirror}:{mirror}:ro",
+    ]
+    assert read.read(config) == [str(config)]
+    assert (read["global"]["timeout"], read["install"]["progress-bar"]) == ("60", "off")
 
 
 @pytest.mark.long

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import pytest
+
 from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES
+from service.engine.supervisor import ModelLoadError
 from service.residency import Residency
 from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
 
@@ -66,6 +69,22 @@ def test_a_model_that_makes_room_goes_though_the_caller_of_the_load_has_left():
 
         assert asked.result() == 200
         wait_for(lambda: ready(service) == {"stub", "late"})
+
+
+def test_no_model_is_unloaded_for_one_that_would_have_no_room_even_then():
+    with serving(models_on_demand="one=hub/one", max_weight_bytes=2 * WEIGHT_BYTES) as service:
+        assert ask(service, "one") == 200
+        with pytest.raises(ModelLoadError, match=f"take {2 * WEIGHT_BYTES} bytes, and {WEIGHT_BYTES} of"):
+            begin(service, residency(service).load_for_operator("large", "hub/heavy")).result()
+        assert ready(service) == {"stub", "one"}
+
+        service.hold_engine()  # now that its size is known, it is not loaded again
+        try:
+            with pytest.raises(ModelLoadError, match=f"take {2 * WEIGHT_BYTES} bytes, and {WEIGHT_BYTES} of"):
+                begin(service, residency(service).load_for_operator("large", "hub/heavy")).result()
+        finally:
+            service.release_engine()
+        assert ready(service) == {"stub", "one"}
 
 
 def test_a_models_size_is_that_of_its_checkpoint_and_not_of_another_that_had_its_id(tmp_path):

@@ -1,6 +1,7 @@
 """An exported network is the trained one: load_model gives the same, and the names and shapes are NeMo's."""
 
 import io
+import signal
 import tarfile
 
 import pytest
@@ -14,7 +15,7 @@ from models.checkpoint import read_checkpoint
 from models.features import LogMelFeatures
 from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT
-from training.export import export_nemo
+from training.export import _write_archive, export_nemo
 from training.recipe import Student, Transducer
 from training.student import new_network, student_config
 from training.vocabulary_file import read_vocabulary
@@ -186,6 +187,25 @@ def test_an_export_that_fails_leaves_the_old_file_alone(tmp_path):
         export_nemo(path, config, read_vocabulary(CHECKPOINT), state, front_end, 0.0)
 
     assert path.read_bytes() == b"old"
+
+
+class Interrupted(dict):
+    """Files of which the second is interrupted from the keyboard."""
+
+    def items(self):
+        name, content = next(iter(super().items()))
+        yield name, content
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_export_that_is_interrupted_leaves_nothing_of_itself(tmp_path):
+    path = tmp_path / "model.nemo"
+    path.write_bytes(b"old")
+
+    with pytest.raises(KeyboardInterrupt):
+        _write_archive(path, Interrupted(first=b"a", second=b"b"))
+
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("model.nemo", b"old")]
 
 
 def test_a_new_network_depends_on_its_seed_only():

@@ -5,8 +5,13 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
-from training.objective import ctc_objective
+from training.buckets import Bucket
+from training.objective import StudentOutputs, ctc_objective, label_counts, losses
+from training.probe import noise
+from training.recipe import Objective, Student
+from training.student import student_config
 
 LABELS = 2  # the blank is label 2
 
@@ -44,3 +49,16 @@ def test_a_transcript_longer_than_its_clip_has_no_loss_and_no_gradient():
 
     assert loss.item() == 0
     assert not logits.grad.any()
+
+
+@pytest.mark.parametrize(("weight", "times"), [(0.3, 1), (0.0, 0)])
+def test_the_log_probabilities_of_ctc_are_computed_only_if_it_has_a_weight(weight, times):
+    objective = Objective(ctc=weight)
+    batch = noise(student_config(Student(layers=1, width=8, heads=2), LABELS), Bucket(0.5, 2), 1)
+    outputs = StudentOutputs(torch.zeros(1, 9, LABELS + 1), None, None, transducer_loss=torch.ones(()))
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        found = losses(outputs, torch.tensor([9]), batch, objective, label_counts(batch, objective))
+
+    assert [event.name for event in profiled.events()].count("aten::log_softmax") == times
+    assert (found.ctc is None) == (weight == 0)

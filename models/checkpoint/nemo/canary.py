@@ -3,6 +3,7 @@
 import re
 from typing import cast
 
+from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
@@ -14,7 +15,7 @@ SPECIAL_PART = "spl_tokens"  # the part of an aggregate vocabulary with the spec
 _DEFAULT_LANGUAGE = "en"
 _MAX_TURNS = 16
 _LANGUAGE = re.compile(r"([a-z]{2})(?:-[A-Za-z]+)?")  # en, en-US
-_LANGUAGE_TAG = re.compile(r"<\|([a-z]{2})\|>")
+_LANGUAGE_TAG = re.compile(r"(?:<\|)?([a-z]{2})(?:\|>)?")  # <|en|>, en
 # Of each slot of the default prompt but the languages, the values that ask for what our default prompt asks for.
 _DEFAULT_SLOTS = {
     "decodercontext": ("",),
@@ -121,8 +122,10 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
     for part in parts.names():
         if part != SPECIAL_PART:
             match = _LANGUAGE.fullmatch(part)
-            parts.require(part, match is not None, f"{SPECIAL_PART} and languages, by their codes in ISO 639-1")
-            spoken |= {match[1]: None} if match else {}
+            if match is None:
+                named = f"{SPECIAL_PART} and languages, by their codes in ISO 639-1"
+                raise UnsupportedValueError(parts.key(part), part, named)
+            spoken[match[1]] = None
     return PromptConfig(
         format=name,
         languages=tuple(spoken),
@@ -143,7 +146,9 @@ def _default_language(root: Section) -> str:
             slots.expect(slot, None, *values)
         if slots.get("source_lang") is not None:
             tag = slots.text("source_lang")
-            found = match[1] if (match := _LANGUAGE_TAG.fullmatch(tag)) else tag
+            match = _LANGUAGE_TAG.fullmatch(tag)
+            slots.require("source_lang", match is not None, "languages, by their codes in ISO 639-1")
+            found = match[1] if match else tag
         slots.expect("target_lang", None, found, f"<|{found}|>")
         slots.refuse_the_rest_unless_off()
     return found

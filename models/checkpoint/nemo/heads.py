@@ -87,7 +87,7 @@ def _durations(root: Section, durations: tuple[int, ...]) -> tuple[int, ...]:
         durations: those of ``decoding``; if it has none, ``model_defaults`` has them.
     """
     joint, key = root.section("joint"), root.section("decoding").key("durations")
-    extra = joint.integer("num_extra_outputs", 0, low=0, high=MAX_DURATION)
+    extra = joint.integer("num_extra_outputs", 0, low=0, high=MAX_DURATION + 1)  # 0 is a duration, too
     defaults = root.section("model_defaults")
     if extra and not durations and defaults.get("tdt_durations"):
         key, durations = defaults.key("tdt_durations"), defaults.integers("tdt_durations", low=0, high=MAX_DURATION)

@@ -17,7 +17,9 @@ _DEFAULT_EMBEDDING = 256
 _MOST_EMBEDDINGS = 8
 _MAX_WIDTH = 2**14
 _MOST_LABELS = 10_000
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")  # en, ceb, zh-CN
+# en, zh-CN. Codes of three letters (ceb) are labels of languages as well, but so may names of speakers be (bob), and
+# models with prompts have none of those languages.
+_LANGUAGE = re.compile(r"[A-Za-z]{2}(?:[-_][A-Za-z0-9]{2,8})*")
 
 
 def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
@@ -33,7 +35,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     section = root.section("encoder")
     class_name(section, "_target_", ("ConvASREncoder",))
     encoder = parse_jasper(section, features.mels)
-    labels = _labels(root)
+    labels = _labels(root, features.sample_rate)
     decoder = root.section("decoder")
     pooling, attention_width = _pooling(decoder)
     config = IdentifierConfig(
@@ -61,9 +63,13 @@ def _sample_rate(root: Section) -> int:
     return root.integer("sample_rate", default, low=1000, high=384_000)
 
 
-def _labels(root: Section) -> tuple[str, ...]:
-    """Return the labels, at least one of which has the form of a language's code."""
+def _labels(root: Section, sample_rate: int) -> tuple[str, ...]:
+    """Return the labels, at least one of which has the form of a code in ISO 639-1.
+
+    NeMo identifies audio at the rate of the training data, so that must be the rate of the features.
+    """
     data = root.section("train_ds")
+    data.expect("sample_rate", None, sample_rate)
     labels = data.strings("labels")
     data.require("labels", 2 <= len(labels) <= _MOST_LABELS, f"2 to {_MOST_LABELS} labels")
     are_languages = any(_LANGUAGE.fullmatch(label) for label in labels)

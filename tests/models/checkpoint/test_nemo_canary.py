@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from models import CheckpointError, Prompt, load_model
 from models.checkpoint.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
 from models.checkpoint.nemo.config import parse_nemo_config
+from models.checkpoint.prompted import prompted
+from models.prompt_writer import required_pieces
 from tests.models.checkpoint import canary_like
 from tests.models.checkpoint.nemo_files import CONFIGS, WEIGHTS, archive, drop, put, refusal, saved
 
@@ -110,6 +112,16 @@ def test_what_would_change_the_result_is_refused_by_name(key, value):
     assert str(caught.value).startswith(f"{key} is ")
 
 
+def test_a_part_of_the_vocabulary_that_is_no_language_is_named_without_its_files():
+    changed = document()
+    put(changed, "tokenizer.langs.klingon", {"type": "bpe", "model_path": "nemo:secret.model"})
+
+    with pytest.raises(UnsupportedValueError, match=r"^tokenizer\.langs\.klingon is 'klingon'") as caught:
+        parse_nemo_config(changed)
+
+    assert "secret.model" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("key", "value"), HARMLESS, ids=str)
 def test_what_cannot_change_the_result_is_accepted(key, value):
     changed = document()
@@ -136,6 +148,8 @@ def test_an_absent_key_stands_for_nemos_default_which_is_refused(key):
         ("itn", "<|itn|>"),
         ("timestamp", "<|timestamp|>"),
         ("diarize", "yes"),
+        ("source_lang", "english"),
+        ("source_lang", "<|unklang|>"),
         ("target_lang", "<|de|>"),
         ("speaker", "<|spk0|>"),
     ],
@@ -153,6 +167,24 @@ def test_the_language_of_the_default_prompt_is_the_models():
     changed["prompt_defaults"][0]["slots"] |= {"source_lang": "<|de|>", "target_lang": "<|de|>"}
 
     assert parse_nemo_config(changed).config.prompts.default_language == "de"
+
+
+class Pieces:
+    """A vocabulary of the pieces that prompts need."""
+
+    def __init__(self, prompts):
+        self.pieces = tuple(dict.fromkeys(required_pieces(prompts)))
+
+
+@pytest.mark.parametrize(("language", "taken"), [("de", "de"), ("ja", "en")])
+def test_a_default_language_that_the_model_does_not_speak_is_replaced_with_a_warning(caplog, language, taken):
+    changed = document()
+    changed["prompt_defaults"][0]["slots"] |= {"source_lang": language, "target_lang": language}
+    config = parse_nemo_config(changed).config
+
+    assert prompted(config, Pieces(config.prompts)).prompts.default_language == taken
+    warned = [f"the model does not speak its default language, {language}; {taken} takes its place"]
+    assert caplog.messages == (warned if language != taken else [])
 
 
 def test_a_beam_is_the_checkpoints_and_no_other_strategys():

@@ -255,6 +255,14 @@ def test_durations_may_stand_with_the_models_defaults():
     assert parse_nemo_config(document).config.decoders == ("tdt", "ctc")
 
 
+def test_a_tdt_may_have_every_duration_within_the_bounds():
+    document = golden_document("fastconformer-tdt-bpe")
+    put(document, "decoding.durations", list(range(65)))
+    put(document, "joint.num_extra_outputs", 65)
+
+    assert parse_nemo_config(document).config.transducer.durations == tuple(range(65))
+
+
 def test_durations_of_the_models_defaults_that_do_not_fit_are_refused_by_their_own_name():
     document = golden_document()
     drop(document, "decoding.durations")

@@ -75,6 +75,8 @@ def path(tmp_path):
         ("train_ds.labels", ["en"], "train_ds.labels"),
         ("train_ds.labels", ["en", 5], "train_ds.labels"),
         ("train_ds.labels", ["id10001", "id10002"], "train_ds.labels"),
+        ("train_ds.labels", ["bob", "alice"], "train_ds.labels"),
+        ("train_ds.sample_rate", 8000, "train_ds.sample_rate"),
         ("train_ds.labels", ["en"] * 10_001, "train_ds.labels"),
     ],
     ids=lambda value: str(value)[:40],

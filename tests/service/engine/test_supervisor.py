@@ -346,6 +346,23 @@ def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
     supervised(scenario, models=("stub.nemo", "late"))
 
 
+def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
+    """Another device has it ready, and this one is a successor, which loads its models one after the other."""
+
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 1)
+        supervisor.unload("late")
+        await supervisor.load(load("later"))  # behind the other in the engine's queue
+        assert await loaded(listener, 1) is engine
+
+        assert set(engine.models) == {"stub.nemo", "later"}
+        await send(engine, 1, silence(5), model="late")
+        failure = await listener.event("answered")
+        assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
+
+    supervised(scenario, models=("stub.nemo", "late"))
+
+
 def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
     async def scenario(supervisor, listener) -> None:
         engine = await loaded(listener, 1)

@@ -48,9 +48,10 @@ def test_a_webhook_does_not_contain_the_text():
 @pytest.mark.parametrize(
     ("secret", "message"),
     [
-        ("", "has 16 to 512 characters"),
-        ("short", "has 16 to 512 characters"),
-        ("a" * 600, "has 16 to 512 characters"),
+        ("", "has 16 to 512 characters, besides whsec_"),
+        ("short", "has 16 to 512 characters, besides whsec_"),
+        ("a" * 600, "has 16 to 512 characters, besides whsec_"),
+        ("whsec_" + "a" * 12, "has 16 to 512 characters, besides whsec_"),
         ("whsec_not base 64 at all", "is base64 after whsec_"),
         ("whsec_MfKQ9r8GKYqrTwjUPD8Ié===", "is base64 after whsec_"),
         ("a secret in Latin-1, \udce9", "is text in UTF-8"),

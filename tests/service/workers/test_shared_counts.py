@@ -1,6 +1,11 @@
 import os
+import resource
 
 from audio.descriptor import unnamed_file
+from service.http.connections import Connections
+from service.http.opening import connection_limits
+from service.metrics import Metrics
+from service.settings import Settings
 from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedRequestCounts
 
 
@@ -27,5 +32,21 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
 
         assert requests[2].requests == 4
         assert (connections[2].total, connections[2].of("10.0.0.1"), connections[2].of("10.0.0.2")) == (2, 2, 0)
+    finally:
+        os.close(file)
+
+
+def test_each_process_has_the_connections_for_which_it_has_files_and_all_together_those_of_the_setting():
+    file, usual = unnamed_file(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (6, usual[1]))  # half of them are 3
+        limits = connection_limits(Settings(max_connections=5))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    try:
+        shared = [SharedCounts(file, 3, row) for row in range(3)]
+        first, second = (Connections(limits, Metrics(), SharedConnectionCounts(one)) for one in shared[1:])
+        assert [first.enter("10.0.0.1") for _ in range(4)] == [None, None, None, "connections"]
+        assert [second.enter("10.0.0.1") for _ in range(3)] == [None, None, "connections"]
     finally:
         os.close(file)

@@ -12,7 +12,7 @@ def test_the_sum_over_processes_does_not_fall_when_one_of_them_ends():
     totals = Totals(ours.registry)
 
     def read(workers) -> dict[str, float]:
-        text = totals.exposition(workers).decode()
+        text = totals.exposition(workers)().decode()
         names = ("steno_http_requests_total", "steno_stage_duration_seconds_count", "steno_connections")
         assert text.count("# TYPE steno_connections gauge") == 1
         return {name: metric(text, name) for name in names}
@@ -25,10 +25,21 @@ def test_the_sum_over_processes_does_not_fall_when_one_of_them_ends():
     assert list(after.values()) == [5, 1, 0]  # a gauge of a process that is gone is nothing
 
 
+def test_a_worker_that_ends_while_a_scrape_is_written_counts_once():
+    ours, theirs = Metrics(), Metrics()
+    theirs.http_requests.labels("transcriptions", "POST", "200").inc(3)
+    totals = Totals(ours.registry)
+
+    written = totals.exposition([snapshot(theirs.registry)])
+    totals.retire(snapshot(theirs.registry))
+
+    assert metric(written().decode(), "steno_http_requests_total") == 3
+
+
 def test_only_the_process_of_the_dispatcher_exports_its_memory():
     ours, theirs = Metrics(), Metrics()
 
-    text = Totals(ours.registry).exposition([snapshot(theirs.registry)]).decode()
+    text = Totals(ours.registry).exposition([snapshot(theirs.registry)])().decode()
 
     assert len([line for line in text.splitlines() if line.startswith("process_resident_memory_bytes ")]) == 1
     assert not [sample for sample in snapshot(theirs.registry) if not sample[0].startswith("steno_")]

@@ -23,7 +23,7 @@ _PIECES = (
 )  # fmt: skip
 
 
-class PromptedVocabulary:
+class AttentionVocabulary:
     """Labels of special pieces, and of text in one or several languages.
 
     Attributes:
@@ -87,7 +87,7 @@ class PromptedVocabulary:
         return self._texts[prompt.target_language or prompt.language or self.prompts.default_language]
 
 
-def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
+def vocabulary_of_languages(models: Mapping[str, bytes]) -> AttentionVocabulary:
     """Return the vocabulary of a new attention decoder, with the prompts of Canary's flash models.
 
     Args:
@@ -97,7 +97,7 @@ def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
         ValueError: if one is not a SentencePiece model.
     """
     config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
-    return PromptedVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
+    return AttentionVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
 
 
 def _special_model(languages: tuple[str, ...]) -> bytes:
