@@ -454,7 +454,7 @@ class Model(DeviceModel):
         return recognition.checked(lambda rows: check_overflow(rows.confidence))
 
     def _label_scores(self, frames: Tensor) -> Tensor:
-        """Return the CTC decoder's log probabilities for the encoder frames [frames, width] of an utterance, float32."""
+        """Return the CTC decoder's log probabilities, float32, for one utterance's encoder frames [frames, width]."""
         assert self._network.ctc
         scores: Tensor = self._network.ctc(frames[None])[0].float().log_softmax(dim=-1)
         if self.dtype is torch.float16:
