@@ -1,6 +1,6 @@
 """Configurations of models.
 
-``models/checkpoint`` translates those of publishers into these classes; no other code knows the publishers' formats.
+``models/checkpoint`` translates those of publishers into these classes; no other code reads the publishers' formats.
 """
 
 import math

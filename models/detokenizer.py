@@ -194,8 +194,8 @@ class _Pieces:
         offsets: offset of each text in ``letters``.
         characters: length of each text.
         leading_spaces: spaces at the beginning of the text, before a word.
-        begins_word: whether it begins a word, also without a space before it, because of its script; or is a space.
-        is_unspaced: whether its words are not what spaces separate, because of its script.
+        begins_word: whether it begins a word, by a space or because of its script; or is a space.
+        is_unspaced: whether it begins or ends a word without a space, because of its script.
         ends_word: whether it ends a word if a letter follows, because of its script.
         begins_with_letter: whether it begins with a letter or a number of a script with spaces.
         is_plain: whether its text is the same in any context, and has no space except before a word.
@@ -203,7 +203,7 @@ class _Pieces:
         is_blank: whether its text is one space.
         is_mark: whether it is a punctuation mark.
         begins_with_mark: whether it begins with a punctuation mark.
-        lasts: seconds that it lasts after its run in the output of CTC.
+        lasts: seconds that it lasts from the beginning of its run in the output of CTC.
     """
 
     letters: npt.NDArray[np.uint32]

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 class HostCopy:
-    """A copy of a tensor on the host; only a thread that reads it waits for the device."""
+    """A tensor on the host, copied if it is on a GPU; only a thread that reads it waits for the device."""
 
     def __init__(self, tensor: Tensor) -> None:
         """Begin to copy; neither the host nor the device waits."""

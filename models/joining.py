@@ -27,7 +27,7 @@ class Joiner:
             stop: when it ends.
             shared: seconds at its end that the next part shares.
         """
-        kept = [] if self._held is None else [self._held[0]]
+        kept: list[Transcript] = []
         if self._held is not None:
             before, begin, end = self._held
             last, first = seam(before.words, part.words, begin, end)
@@ -83,7 +83,7 @@ def _not_before(part: Transcript, time: float | None) -> Transcript:
 
 
 def shifted(transcript: Transcript, seconds: float, frames: int = 0) -> Transcript:
-    """Return the transcript of a part with times and frames of the recording, in which it begins at these."""
+    """Return the transcript of a part with times and frames of the recording, where it begins at those given."""
     # Rounded to the millisecond, the unit of subtitles, because sums of binary fractions are long in JSON.
     words = [
         Word(text, _later(start, seconds), _later(end, seconds), confidence, span)
@@ -123,7 +123,7 @@ def _later(time: float | None, seconds: float) -> float | None:
 
 
 def _moved(words: list[Word], tokens: int) -> list[Word]:
-    """Return words with their tokens counted from ``tokens`` tokens earlier."""
+    """Return words whose token spans are moved by ``tokens``."""
     if not tokens:
         return words
     return [

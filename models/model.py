@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row.
 Search = Callable[[Tensor, Tensor], FetchedResult]
 
-# Without apostrophe and hyphen, which are part of words: a model that writes one of these punctuates.
+# A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
 
@@ -75,7 +75,7 @@ def load_model(
     """Load a checkpoint for transcription.
 
     Args:
-        path: a ``.nemo`` file, a folder that transformers wrote, a name on the hub (``owner/name`` or
+        path: a ``.nemo`` file, a folder with one or that transformers wrote, a name on the hub (``owner/name`` or
             ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
         device: the device that it computes on.
         dtype: dtype of weights and activations, float32, bfloat16 or float16; or int8, on a CPU, which rounds the
@@ -93,13 +93,13 @@ def load_model(
         aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
             words; other models do not need it. None is the checkpoint's own, if it has one.
         language_identifier: a checkpoint that finds the spoken language where a prompt must name it and does not
-            (Canary); other models do not need it. None: such a model assumes English.
+            (Canary); other models do not need it. None: such a model assumes its default, mostly English.
 
     Raises:
-        CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, or not for this device or model, ``attention_context``,
-            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, ``language_identifier`` knows
-            none of the model's languages, or ``beam`` is out of bounds.
+        CheckpointError: a ValueError, if one of the files cannot be loaded; one line says why.
+        ValueError: if ``dtype`` is unknown, or not for this device or model; ``attention_context`` or
+            ``language_model`` is not for this model; ``aligner`` has no CTC decoder, or another sample rate;
+            ``language_identifier`` knows none of the model's languages; or ``beam`` is out of bounds.
     """
     precision = checked_precision(dtype, torch.device(device))
     warn_of_slow_dtype(DTYPES[precision], torch.device(device))
@@ -148,7 +148,7 @@ class Model(DeviceModel):
         dtype: dtype of its weights and activations; with int8, activations have the dtype that the CPU is fastest in.
         precision: name of ``dtype``, or "tf32" for float32 whose products are rounded.
         sample_rate: rate of the audio it takes, in Hz.
-        weight_bytes: memory of its weights and its language model on the device.
+        weight_bytes: memory of its weights on the device, with its language model, aligner and language identifier.
         seconds_per_frame: seconds from one encoder frame to the next.
         piece_seconds: the longest part of a recording that it transcribes well; None for any length.
         decoders: its decoders, the default first.
@@ -250,7 +250,7 @@ class Model(DeviceModel):
             punctuation: whether the text has punctuation and capitals.
             timestamps: whether words have times; without prompts they always have.
             itn: whether the model is to write numbers as people do (inverse text normalisation).
-            batch_seconds: seconds of audio and padding in a batch; a longer utterance has a batch to itself.
+            batch_seconds: most seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
             A transcript for each utterance, in the order given.
@@ -259,6 +259,7 @@ class Model(DeviceModel):
             ValueError: if an array is not mono, float32 and finite, ``decoder`` is not one of ``decoders``, or there
                 is not a language for each utterance.
             PromptError: a ValueError, if the model cannot do what the prompt asks for.
+            Float16OverflowError: if values of the model go beyond the range of float16.
         """
         self._check_decoder(decoder)
         _check_arrays(pcm)
@@ -266,7 +267,7 @@ class Model(DeviceModel):
         if len(languages) != len(pcm):
             raise ValueError(f"{len(languages)} languages for {len(pcm)} utterances")
         prompt = Prompt(language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn)
-        for spoken in {prompt.language, *languages}:
+        for spoken in set(languages) or {prompt.language}:
             self._check_prompt(prompt._replace(language=spoken))
         if self.language_identifier and None in languages:
             possible = possible_languages(self.languages or (), target_language)
@@ -298,8 +299,8 @@ class Model(DeviceModel):
     ) -> Recognition:
         """Find the tokens of one batch, to be detokenized later.
 
-        On a GPU that repeats graphs by itself this does not wait for the device, so that it can get its next batch at
-        once.
+        On a GPU this does not wait for the device, which can get its next batch at once, unless the host drives the
+        search, or an aligner finds times.
 
         Args:
             waveforms: [batch, samples], float32, on the host; padding may hold anything.
@@ -336,6 +337,7 @@ class Model(DeviceModel):
 
         Raises:
             ValueError: if the model has no CTC decoder.
+            Float16OverflowError: if values of the model go beyond the range of float16.
         """
         if not self._network.ctc:
             raise ValueError("this model has no CTC decoder, which finds words")
@@ -343,7 +345,7 @@ class Model(DeviceModel):
             encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
             rows = zip(words, encoded, frames.tolist(), (lengths / self.sample_rate).tolist(), strict=True)
             return self._finder.times(
-                KnownWords(its_words, self._network.ctc(row[None, :count])[0].float().log_softmax(dim=-1), seconds)
+                KnownWords(its_words, self._label_scores(row[:count]), seconds)
                 for its_words, row, count, seconds in rows
             )
 
@@ -447,7 +449,17 @@ class Model(DeviceModel):
         return self._checked(Recognition(fetched, partial(self._detokenizers[decoder], lengths=seconds)))
 
     def _checked(self, recognition: Recognition) -> Recognition:
-        return recognition.checked(check_overflow) if self.dtype is torch.float16 else recognition
+        if self.dtype is not torch.float16:
+            return recognition
+        return recognition.checked(lambda rows: check_overflow(rows.confidence))
+
+    def _label_scores(self, frames: Tensor) -> Tensor:
+        """Return the CTC decoder's log probabilities, float32, for one utterance's encoder frames [frames, width]."""
+        assert self._network.ctc
+        scores: Tensor = self._network.ctc(frames[None])[0].float().log_softmax(dim=-1)
+        if self.dtype is torch.float16:
+            check_overflow(scores.amax(dim=-1).cpu().numpy())
+        return scores
 
     def _encoded(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return encoder frames [batch, frames, width], and each row's number of encoder frames and of features."""
@@ -522,7 +534,7 @@ class Model(DeviceModel):
         possible: Sequence[str],
         batch_seconds: float,
     ) -> list[str | None]:
-        """Return the languages of utterances, each by itself where it is not named."""
+        """Return the language of each utterance; one that is not named is identified from that utterance alone."""
         assert self.language_identifier
         unnamed = [index for index, language in enumerate(languages) if language is None and len(pcm[index])]
         found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds, self.sample_rate)

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from models.cpu import gain_of_bfloat16, gain_of_float16, multiplies_eight_bits_exactly
-from models.search.result import FlatRows
 
 log = logging.getLogger("steno.models")
 
@@ -141,13 +141,13 @@ def check_range(network: nn.Module) -> None:
             )
 
 
-def check_overflow(rows: FlatRows) -> None:
-    """Check that no value of a model was beyond float16's range: confidences would not be finite.
+def check_overflow(probabilities: npt.NDArray[np.float32]) -> None:
+    """Check that no value of a model was beyond float16's range: its probabilities, or their logarithms, are finite.
 
     Raises:
         Float16OverflowError: if one was.
     """
-    if not np.isfinite(rows.confidence).all():
+    if not np.isfinite(probabilities).all():
         raise Float16OverflowError(
             "values of the model went beyond the range of float16 (65,504); use bfloat16 or float32"
         )

@@ -24,8 +24,8 @@ class Prompt(NamedTuple):
     Attributes:
         language: ISO 639-1 code of the spoken language; None is the model's default.
         target_language: language of the text; None is the spoken one.
-        punctuation: whether the text has punctuation and capitals, if the model can do both.
-        timestamps: whether words have times, if the model can do both.
+        punctuation: whether the text has punctuation and capitals, if the model leaves a choice.
+        timestamps: whether words have times, if the model leaves a choice.
         itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
     """
 

@@ -42,5 +42,5 @@ class Recognition:
         return Recognition(self._fetched, detokenize)
 
     def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":
-        """Return a copy with other transcripts, which are known."""
+        """Return a copy with these transcripts instead of its own."""
         return Recognition(self._fetched, lambda _: transcripts)

@@ -124,7 +124,7 @@ def _agreement(left: Word, right: Word) -> float:
 
 
 def _letters(text: str) -> str:
-    """Return a word in lower case without punctuation around it: both depend on what follows the word."""
+    """Return a word in lower case without punctuation around it: both depend on its neighbours."""
     return text.casefold().strip(".,;:?!\"'()[]…。，？！、") or text
 
 

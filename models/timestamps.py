@@ -5,8 +5,8 @@ piece that is only a space is a word in NeMo, and not here. In scripts without s
 utterance; here each token is a word.
 
 CTC puts a token where its sound begins, and then blanks, however long it lasts, so words that end with their last
-token's run would end 0.16 s too early. Instead a word ends ``lasts`` seconds later, by the number of letters of its
-last token, but not after the start of the next word. docs/performance.md has the durations and the remaining error.
+token's run would end 0.16 s too early. Instead a word ends ``lasts`` seconds after the start of its last token, by that
+token's number of letters, but not after the start of the next word (errors: docs/performance.md).
 """
 
 import math
@@ -22,7 +22,7 @@ _TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05
 
 
 def lasts(letters: int) -> float:
-    """Return the seconds that a token of this number of letters lasts after its run in the output of CTC."""
+    """Return the seconds that a token of this number of letters lasts, from its start in the output of CTC."""
     return _TOKEN_SECONDS + _LETTER_SECONDS * letters
 
 
@@ -41,7 +41,7 @@ def words(
         vocabulary: the vocabulary of the tokens.
         seconds: turns a number of encoder frames into seconds.
         is_ctc: whether the tokens are those of CTC.
-        length: length of the utterance in seconds.
+        length: length of the utterance in seconds, for CTC.
     """
     assert row.frames is not None
     assert row.ends is not None
@@ -67,7 +67,7 @@ def _lasting(
     seconds: Callable[[int], float],
     length: float,
 ) -> list[Word]:
-    """Extend words by the duration of their last tokens, up to the next word or the end of the utterance."""
+    """Extend words for as long as their last tokens last, up to the next word or the end of the utterance."""
     assert row.frames is not None
     assert row.ends is not None
     lasting = []

@@ -79,7 +79,7 @@ class SentencePieceTokenizer:
         return text
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces; empty for a control piece."""
+        """Return the piece with a space for each ``▁``, the byte of a byte piece, or nothing for a control piece."""
         piece = self.pieces[token]
         if self.is_byte(token):
             return bytes([int(piece[3:5], 16)])  # <0xE2>
@@ -95,7 +95,7 @@ class SentencePieceTokenizer:
         return byte
 
     def encode(self, text: str) -> list[int] | None:
-        """Return the pieces of a text; None where some of it has none."""
+        """Return the ids of a text's pieces; None if a part of it has no piece."""
         ids: list[int] = self._processor.encode(text)
         return None if any(map(self._processor.is_unknown, ids)) else ids
 
@@ -116,14 +116,14 @@ class AggregateTokenizer:
         self.pieces = tuple(piece for part in parts for piece in part.pieces)
 
     def join(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens, with the space that it begins with, and bytes merged.
+        """Return the text of some tokens: bytes merged, the space before the first word kept.
 
         NeMo shows the names of bytes in place of a character.
         """
         return b"".join(map(self.token_bytes, tokens)).decode(errors="replace")
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces, or the byte of a byte piece."""
+        """Return the piece with a space for each ``▁``, or the byte of a byte piece."""
         index = bisect_right(self._ends, token)
         own = token - self._ends[index] + len(self._parts[index].pieces)
         if self._parts[index].is_byte(own):
@@ -158,7 +158,7 @@ class ByteFallbackTokenizer:
         return _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", text[marks:])
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces; empty for a special piece."""
+        """Return the piece with a space for each ``▁``, the byte of a byte piece, or nothing for a special piece."""
         if token in self._special:
             return b""
         piece = self.pieces[token]

@@ -1,4 +1,4 @@
-"""The transcript of an utterance or a recording: the same from the search to the answer of the service.
+"""The transcript of an utterance or a recording, from the detokenizer to the answer of the service.
 
 Named tuples, which MessagePack writes as arrays: a process sends them to another as they are. The transcripts of a
 batch are sent as arrays of bytes instead (``FlatTranscripts``), because a batch may have ten thousand tokens, and an
@@ -77,7 +77,7 @@ class FlatTranscripts:
         word_tokens: first token and end of each word, counted in its utterance, int32 [2, words of all].
         word_characters: first character and end of each word in the text of its utterance, int32 [2, words of all];
             None if words are what spaces separate.
-        others: transcripts whose words are not all part of their texts, by utterance; they count instead.
+        others: transcripts that the arrays cannot hold, by index of the utterance; they replace what is in the arrays.
     """
 
     texts: list[str]

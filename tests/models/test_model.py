@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import load_model
+from models import PromptError, load_model
 from models.batching import batches
 from models.network import Network
 from tests.conftest import GOLDEN
@@ -105,6 +105,14 @@ def test_what_is_not_mono_float32_and_finite_is_refused_by_its_place(model, utte
 def test_features_of_nothing_are_refused(model):
     with pytest.raises(ValueError, match="no utterance"):
         model.features([])
+
+
+def test_each_utterance_may_name_the_language_that_the_text_is_to_have(model):
+    clips = [golden.clip("slt-1s")] * 2
+
+    assert model.transcribe(clips, language=["de", "de"], target_language="de") == model.transcribe(clips)
+    with pytest.raises(PromptError, match="does not translate"):
+        model.transcribe(clips, language=["de", None], target_language="de")
 
 
 def test_an_array_that_is_not_contiguous_is_taken(model):

@@ -177,6 +177,14 @@ def test_values_beyond_the_range_of_float16_are_an_error(name, decoder):
         scaled_up(path, torch.float16).transcribe([golden.clip("slt-1s")], decoder=decoder)
 
 
+def test_an_aligner_whose_values_are_beyond_the_range_of_float16_finds_no_times():
+    model = load_model(golden.GOLDEN / canary.NAME / "model.nemo", dtype=torch.float16, aligner=MODEL)
+    model._aligner._network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
+
+    with pytest.raises(Float16OverflowError, match="use bfloat16 or float32"):
+        model.transcribe([golden.clip("slt-1s")], timestamps=True)
+
+
 def test_infinite_values_before_a_hard_tanh_are_as_good_as_large_ones():
     path, clip = golden.GOLDEN / "variant-convolution-groups" / "model.nemo", golden.clip("slt-1s")
 
