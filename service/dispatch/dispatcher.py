@@ -154,7 +154,7 @@ class Dispatcher:
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
-            EngineLostError: if two engines died with it, or no engine will have its model any more.
+            EngineLostError: if two engines died with it, or none will have its model any more.
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
@@ -225,7 +225,7 @@ class Dispatcher:
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, reason: str) -> None:
-        """Fail what waits, because no engine will start any more; what engines hold fails when they end."""
+        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it."""
         self._abandoned = reason
         for utterance in list(self._batcher):
             self._give_up(utterance, reason)
@@ -305,7 +305,7 @@ class Dispatcher:
             self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
-                if self._abandoned or utterance.engines_lost > 1:
+                if utterance.engines_lost > 1:
                     self._give_up(utterance, self._abandoned or "The engine was lost twice with this request.")
                 else:
                     self._run_alone(utterance)
@@ -428,7 +428,9 @@ class Dispatcher:
         self._run_again(utterance)
 
     def _run_again(self, utterance: Utterance) -> None:
-        if utterance.lane.model not in self.catalog:
+        if self._abandoned:
+            self._give_up(utterance, self._abandoned)
+        elif utterance.lane.model not in self.catalog:
             self._give_up(utterance, f"The model {utterance.lane.model!r} was lost.")
         elif not utterance.answer.done():
             self._batcher.add(utterance)

@@ -306,6 +306,25 @@ def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error
     run(scenario)
 
 
+def test_a_batch_that_fails_once_no_engine_will_start_is_not_run_again():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+        front.abandon("It stops.")
+        engine.fail(front, FailureKind.BATCH)
+        await settle()
+
+        assert not engine.batches
+        for task in asked:
+            with pytest.raises(EngineLostError, match="It stops"):
+                task.result()
+
+    run(scenario)
+
+
 def test_readiness_follows_engines_and_draining():
     front, engine = dispatcher(models=("m", "other")), FakeEngine()
     front.catalog["other"].ready = None
