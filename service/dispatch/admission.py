@@ -78,7 +78,7 @@ class Permit:
         """
         self.stored_bytes += size
         self._gate.counts.add(stored_bytes=size)
-        self._gate.check_bytes(0)
+        self._gate.check_bytes(self.stored_bytes, self._gate.stored_bytes - self.stored_bytes)
 
     def free(self) -> None:
         """Stop counting the bytes of the upload, because it is decoded."""
@@ -161,7 +161,7 @@ class Gate:
             raise DrainingError("The service is shutting down.", retry_after=1)
         if not self._outlook.is_loaded:
             raise self.still_loading()
-        self.check_bytes(announced_bytes)
+        self.check_bytes(announced_bytes, self.stored_bytes)
         if self.requests >= self.limits.max_requests:
             raise self._overloaded(f"{self.requests} requests are under way")
         if not is_background:
@@ -190,21 +190,21 @@ class Gate:
                 self._idle.set()
             permit.free()
 
-    def check_bytes(self, more: int) -> None:
-        """Check the limit on bytes of uploads under way.
+    def check_bytes(self, own: int, others: int) -> None:
+        """Check the limit on bytes of uploads, for an upload and what is stored of the others.
 
         Raises:
-            OverloadedError: if ``more`` bytes would exceed it.
+            OverloadedError: if together they exceed it.
         """
         # A single upload has a limit of its own, and an idle service must accept it.
-        if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
+        if others and own + others > self.limits.max_stored_bytes:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
     def check_audio(self, seconds: float) -> None:
         """Check the limits on queued audio and on the predicted wait.
 
         Raises:
-            OverloadedError: if ``seconds`` more audio would exceed them.
+            OverloadedError: if the wait is too long, or other audio waits and ``seconds`` more would be too much.
         """
         backlog, wait = self._outlook.waiting_seconds, self._outlook.predicted_wait
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:

@@ -9,8 +9,8 @@ class BacklogEntry:
 
     Attributes:
         model: id of the model.
-        unanswered_seconds: audio without a transcript; `Backlog.answer` changes it.
-        unstaged_seconds: the part of it that is not in the batcher yet: a long recording enters it part by part.
+        unanswered_seconds: audio without a transcript; only `Backlog` changes it.
+        unstaged_seconds: audio that is not in the batcher yet: a long recording enters it part by part.
         is_background: whether it is a job's, which does not count in predicted waits.
     """
 
@@ -74,7 +74,7 @@ class Backlog:
         if not entry.is_background:
             self.seconds -= entry.unanswered_seconds
             self.turns[entry.model] -= self._turn(entry.unanswered_seconds)
-        if not any(not one.is_background for one in self.entries):  # the sums hold only rounding errors
+        if all(one.is_background for one in self.entries):  # the sums hold only rounding errors
             self.seconds = 0.0
             self.turns.clear()
 

@@ -7,15 +7,16 @@ What fits is not known in advance: other processes may take memory of the same G
 MOST_MISFITS = 3
 _LEAST_SHARE = 1 / 32  # of the full budget; longer utterances run alone anyway
 _GROWTH = 1.25
-_FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024
+_FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024  # batches; the first misfit doubles it already
 _INFORMATIVE_SHARE = 0.5  # of the budget; smaller batches do not show whether a larger one would fit
 
 
 class Budget:
     """The audio-seconds, padding included, that batches for one model may have on one device.
 
-    A batch that does not fit halves the budget. After a number of batches in a row that used it and fitted, it grows by
-    a quarter. Each misfit doubles that number, so that a permanent limit is hit more and more rarely.
+    After a batch that did not fit, it is half of that batch. After a number of batches that fitted and used at least
+    half of it, it grows by a quarter. Each misfit doubles that number, so that a permanent limit is hit more and more
+    rarely.
 
     Args:
         full: the budget that the engine announced.
@@ -32,6 +33,8 @@ class Budget:
 
     def misfit(self, padded_seconds: float) -> None:
         """Record that a batch of several utterances did not fit."""
+        if padded_seconds >= 2 * self.seconds:
+            return  # it was formed before the budget was halved, as batches in other slots are
         self.seconds = max(min(self.seconds, padded_seconds) / 2, self._full * _LEAST_SHARE)
         self._patience = min(2 * self._patience, _MOST_PATIENCE)
         self._fitting = 0

@@ -1,4 +1,4 @@
-"""A decoded recording and its utterances: a short one is one utterance, a long one is cut part by part."""
+"""A decoded recording and its utterances: one, or those that it is cut into, each cut when it is needed."""
 
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -45,11 +45,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class CutRecording:
-    """A recording that is cut into utterances.
+    """A recording, where it is cut, and which of its utterances are answered.
 
     Attributes:
         recording: the decoded recording.
-        rule: where to cut it; None does not cut.
+        rule: where to cut it; None: it is one utterance.
         detector: finds the speech.
         threads: threads for cutting and reading.
         growth: how much of it may be cut, if it is still arriving.
@@ -69,7 +69,7 @@ class CutRecording:
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield the utterances of a recording that is cut, in samples, in order, and only as far as they are needed."""
+        """Yield the utterances in order, in samples, cut only as far as they are needed; there must be a rule."""
         assert self.rule is not None
         blocks: Iterator[CutBlock | None] = cuts(self.recording, self.detector, self.rule)
         for number in itertools.count(1):

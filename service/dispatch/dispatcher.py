@@ -52,7 +52,7 @@ class EngineLink(Protocol):
         """Reserve a slot for a batch."""
 
     async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
-        """Send a batch, whose items the engine adds.
+        """Send a batch; its ``items``, the places of the utterances, are filled in.
 
         Raises:
             ValueError: if it has no room.
@@ -131,7 +131,7 @@ class Dispatcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an engine is running, every model has been loaded, and new work is accepted."""
+        """Whether an engine is running, the models of the start are loaded, and new work is accepted."""
         return bool(self._engines) and self.catalog.is_ready and not self.admission.is_draining
 
     @property
@@ -150,11 +150,11 @@ class Dispatcher:
         Args:
             part: the part. Both gates must have accepted its recording, and its lane's model must have been ready.
             is_background: whether it is a job's; others go first.
-            recording_seconds: length of the recording that it is a part of; 0 if it is a whole recording.
+            recording_seconds: length of its recording; 0: its own length.
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
-            EngineLostError: if the engine died with it, and its successor too.
+            EngineLostError: if two engines died with it, or none will have its model any more.
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
@@ -225,7 +225,7 @@ class Dispatcher:
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, reason: str) -> None:
-        """Fail what waits, because no engine will start any more; what engines hold fails when they end."""
+        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it."""
         self._abandoned = reason
         for utterance in list(self._batcher):
             self._give_up(utterance, reason)
@@ -267,7 +267,6 @@ class Dispatcher:
             self._budgets.pop((engine, model), None)
         self.catalog.remove(model)
         self.admission.rtfx.pop(model, None)
-        self._update_rtfx()
         self._size_window()
         self.metrics.forget_model(model)
 
@@ -306,21 +305,24 @@ class Dispatcher:
             self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
-                if self._abandoned or utterance.engines_lost > 1:
+                if utterance.engines_lost > 1:
                     self._give_up(utterance, self._abandoned or "The engine was lost twice with this request.")
                 else:
                     self._run_alone(utterance)
         self._feed_engines()
 
     def _feed_engines(self) -> None:
-        """Form a batch for every free slot while anything waits, however small the batch is."""
-        has_fed = True
-        while has_fed:  # again, because a suspect may have found its engine, and others no longer wait behind it
-            has_fed = False
-            for engine, speeds in self._engines.items():
-                while self._takes_more(engine) and (batch := self._next_batch(engine, speeds)):
-                    self._send(engine, batch)
-                    has_fed = True
+        """Form a batch for every free slot while anything waits, however small the batch is; idle engines first."""
+        # All are asked again after each batch: if it had a suspect, others no longer wait behind that.
+        while any(self._feed(engine) for engine in sorted(self._engines, key=lambda engine: -engine.free_slots)):
+            pass
+
+    def _feed(self, engine: EngineLink) -> bool:
+        """Send the next batch to an engine; return whether there was one that it takes."""
+        batch = self._next_batch(engine, self._engines[engine]) if self._takes_more(engine) else []
+        if batch:
+            self._send(engine, batch)
+        return bool(batch)
 
     def _takes_more(self, engine: EngineLink) -> bool:
         """Return whether it has a free slot, and no suspect utterance, which must have the engine to itself."""
@@ -382,7 +384,7 @@ class Dispatcher:
         metrics.engine_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
     def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
-        """Run each utterance of a failed batch again alone, so that a bad one does not fail the others."""
+        """Run the utterances of a failed batch again, so that a bad one fails only if it is alone."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
         self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()
@@ -426,19 +428,21 @@ class Dispatcher:
         self._run_again(utterance)
 
     def _run_again(self, utterance: Utterance) -> None:
-        if utterance.lane.model not in self.catalog:
+        if self._abandoned:
+            self._give_up(utterance, self._abandoned)
+        elif utterance.lane.model not in self.catalog:
             self._give_up(utterance, f"The model {utterance.lane.model!r} was lost.")
         elif not utterance.answer.done():
             self._batcher.add(utterance)
 
     def _give_up(self, utterance: Utterance, message: str) -> None:
-        self.metrics.queue_dropped.labels("engine_lost").inc()
         self._batcher.remove(utterance)
         if not utterance.answer.done():
+            self.metrics.queue_dropped.labels("engine_lost").inc()
             utterance.answer.set_exception(EngineLostError(message))
 
     def _size_window(self) -> None:
-        """Room for the batches that every engine may hold, and one more, of the model whose batches are largest."""
+        """Make room for the batches that each engine may hold, and one more, of the model whose batches are largest."""
         self.window.samples = self.background_window.samples = sum(
             max(int(ready.batch_seconds * ready.sample_rate) * (ready.slots + 1) for ready in engine.models.values())
             for engine in self._engines
@@ -446,7 +450,7 @@ class Dispatcher:
         )
 
     def _update_rtfx(self) -> None:
-        """Set the RTFx of all engines together. While no engine is ready, the last values stay, to predict waits."""
+        """Set each model's RTFx of all engines together; while none has it, its last one stays, to predict waits."""
         for model in self.catalog:
             if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
                 self.admission.rtfx[model.id] = sum(speeds)

@@ -2,12 +2,12 @@
 
 DispatchError
 ├── RefusedError                 try again later
-│   ├── OverloadedError          a queue or a budget is full
+│   ├── OverloadedError          the service has no room for it now
 │   ├── DrainingError            the service is shutting down
-│   ├── ModelNotReadyError       no engine has been ready yet
+│   ├── ModelNotReadyError       its model is not loaded yet
 │   ├── DeadlineExceededError    it was accepted, and waited too long
 │   └── NoDecodeProcessError     the system has no room for a process that decodes it
-├── EngineLostError              the engine died under it, and its successor too
+├── EngineLostError              two engines died under it, or none will have its model any more
 ├── DeviceMemoryError            it does not fit the device even alone
 └── TranscriptionFailedError     the engine raised an error on it alone
 """
@@ -32,7 +32,7 @@ class RefusedError(DispatchError):
 
 
 class OverloadedError(RefusedError):
-    """A queue or a budget is full."""
+    """The service has no room for it now."""
 
 
 class DrainingError(RefusedError):
@@ -40,7 +40,7 @@ class DrainingError(RefusedError):
 
 
 class ModelNotReadyError(RefusedError):
-    """No engine has been ready yet."""
+    """Its model is not loaded yet."""
 
 
 class DeadlineExceededError(RefusedError):
@@ -52,7 +52,7 @@ class NoDecodeProcessError(RefusedError):
 
 
 class EngineLostError(DispatchError):
-    """The engine died under it, and its successor too."""
+    """Two engines died under it, or none will have its model any more."""
 
 
 class DeviceMemoryError(DispatchError):

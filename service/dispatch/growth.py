@@ -4,13 +4,13 @@ import asyncio
 
 
 class Growth:
-    """The length of a recording that grows.
+    """How far gate 2 has accepted a recording that grows.
 
     Args:
-        samples: its length so far.
+        samples: the length that is accepted.
 
     Attributes:
-        samples: its length so far; it may have more samples already, which gate 2 has not accepted yet.
+        samples: the length that is accepted; more may be decoded already.
         ended: time of the event loop at which it was whole; None before.
     """
 
@@ -20,7 +20,7 @@ class Growth:
         self._changed = asyncio.Event()
 
     def grow(self, samples: int) -> None:
-        """Set its length so far."""
+        """Set the length that is accepted."""
         self.samples = samples
         self._changed.set()
 
@@ -30,7 +30,7 @@ class Growth:
         self._changed.set()
 
     async def until(self, samples: int) -> None:
-        """Wait until it has a length, or is whole. One task may wait at a time."""
+        """Wait until ``samples`` are accepted, or it is whole."""
         while self.samples < samples and self.ended is None:
             self._changed.clear()
             await self._changed.wait()

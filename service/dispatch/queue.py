@@ -1,7 +1,7 @@
 """What a recording needs of the queue: gate 2, room for its parts, and their transcripts.
 
-`LocalQueue` is the dispatcher of this process. In an HTTP process of its own it is that of another process
-(service/workers/remote.py).
+`LocalQueue` calls the dispatcher of this process. Workers have no dispatcher, and send messages to that of the main
+process (service/workers/remote.py).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class PartWindow(Protocol):
 
 
 class AcceptedRecording(Protocol):
-    """A recording that gate 2 accepted, or will decide on with its samples."""
+    """A recording that gate 2 accepted; if it is single (`Queue.accept`), `transcribe` may be where it decides."""
 
     @property
     def window(self) -> PartWindow:
@@ -44,7 +44,7 @@ class AcceptedRecording(Protocol):
         """Transcribe a part. Cancelling the call drops it.
 
         Raises:
-            OverloadedError: at gate 2, if this is all that is asked for the recording.
+            OverloadedError: at gate 2, if the recording is single.
             DispatchError: if it gets no transcript; see `Dispatcher.transcribe`.
         """
 
@@ -67,7 +67,7 @@ class Queue(Protocol):
         Args:
             model: id of the model.
             seconds: length of the recording.
-            is_single: whether all that follows is one `AcceptedRecording.transcribe`; then that may refuse it.
+            is_single: whether only one `AcceptedRecording.transcribe` follows, which may then raise the error below.
             is_background: whether it is a job's.
 
         Raises:

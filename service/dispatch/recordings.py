@@ -1,6 +1,6 @@
 """Transcribing recordings of any length: cut into parts, staged while there is room, answered part by part in order.
 
-A window bounds how many parts are in memory, and callers take turns, so that hours of audio take bounded memory and
+A window bounds how much audio is in memory, and callers take turns, so that hours of audio take bounded memory and
 others wait behind them no longer than behind a short recording.
 """
 
@@ -38,7 +38,7 @@ class _Request:
     most_seconds: float | None  # that it may take in addition to the length of the recording; None: no deadline
     accepted: AcceptedRecording
     languages: PartLanguages | None
-    staged_samples: int = 0  # audio that is on its way to the queue, or was
+    staged_samples: int = 0  # to the end of the last part that was begun
     answered_seconds: float = 0.0
 
     @property
@@ -85,7 +85,7 @@ class Recordings:
         waited_seconds: float = 0.0,
         is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
-        """Yield the answers of a recording's parts in order, with times of the recording; none without speech.
+        """Yield the answers of a recording's parts in order, with times from its beginning; none if all was cut away.
 
         Closing the generator, or cancelling the task that awaits it, drops the parts that are under way.
 
@@ -197,7 +197,7 @@ class Recordings:
 async def _either(
     room: "asyncio.Future[None]", under_way: "deque[tuple[asyncio.Task[Answer], Segment]]", deadline: float | None
 ) -> None:
-    """Wait for room in the window, or for the first answer.
+    """Wait for room in the window, or for the answer of the first part under way.
 
     Raises:
         DeadlineExceededError: if neither comes in time.
@@ -210,7 +210,7 @@ async def _either(
 
 
 async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
-    """Wait for the answer of a part, and return the words of it and of the one before that are final."""
+    """Wait for the answer of a part, and return what is final now: of its words, and of those held back before it."""
     answer, rate = await task, cut_recording.recording.rate
     cut_recording.note_answer(cut, has_text=bool(answer.transcript.text))
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)

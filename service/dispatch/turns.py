@@ -39,7 +39,10 @@ class Turns:
         return turn
 
     def update(self, waiting: Collection[Utterance]) -> None:
-        """Advance the current turn to the first with waiting utterances, and forget callers whose turn is not later."""
+        """Move the current turn to the first that waits, and forget callers with nothing waiting and no later turn.
+
+        If nothing waits, forget all.
+        """
         self._current = min((utterance.turn for utterance in waiting), default=self._current)
         callers = {utterance.caller for utterance in waiting}
         self._accounts = {

@@ -30,7 +30,7 @@ class TranscriptionForm(BaseModel):
     """The fields of a transcription request.
 
     Unknown fields are ignored. An empty field counts as absent. If a field is given more than once, the last one
-    counts.
+    counts; of a list, all do.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -149,9 +149,8 @@ class TranscriptionForm(BaseModel):
             else:
                 fields[name] = given[name][-1]
         for name, keys in _OBJECTS.items():
-            if name not in fields and (
-                parts := {key: form[f"{name}[{key}]"] for key in keys if f"{name}[{key}]" in form}
-            ):
+            parts = {key: given[part][-1] for key in keys if (part := f"{name}[{key}]") in given}
+            if parts and name not in fields:
                 fields[name] = parts
         if not isinstance(fields.get("file"), UploadFile):
             raise RequestError(
@@ -338,7 +337,7 @@ class VerboseTranscription(BaseModel):
         ),
     ] = None
     language_probability: Annotated[
-        float | SkipJsonSchema[None], Field(description="If the language was detected.")
+        float | SkipJsonSchema[None], Field(description="If the language was detected or identified.")
     ] = None
     languages: Annotated[
         list[Language], Field(description="The language as a list; empty if it is unknown or assumed.")

@@ -146,7 +146,7 @@ class _FormParser(MultiPartParser):
             raise MultiPartException("it ends before its closing boundary")
 
     def _without_preamble(self, piece: bytes) -> bytes:
-        """Return what the first boundary begins; nothing before it has come."""
+        """Return what has come of the form from its first boundary on; nothing before that has come."""
         if not self._preamble:
             _, params = parse_options_header(self.headers["content-type"])
             self._delimiter = b"--" + params.get(b"boundary", b"")
@@ -214,6 +214,7 @@ class Upload:
 
         Raises:
             RequestError: if it has more bytes than the limit, or comes too slowly.
+            OverloadedError: if all uploads together have too many.
             ClientDisconnect: if the client left.
         """
         body = b""

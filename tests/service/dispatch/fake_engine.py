@@ -30,6 +30,7 @@ class FakeEngine:
     """Keeps its batches until the test answers them."""
 
     name: str = "cpu"
+    slots: int = 1
     models: dict[str, Ready] = field(default_factory=lambda: {"m": READY, "other": OTHER})
     batches: dict[int, list] = field(default_factory=dict)
     asked: list = field(default_factory=list)
@@ -37,7 +38,7 @@ class FakeEngine:
 
     @property
     def free_slots(self) -> int:
-        return 1 - len(self.batches)
+        return self.slots - len(self.batches)
 
     def take_slot(self, number: int) -> None:
         self.batches[number] = []

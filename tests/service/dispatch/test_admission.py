@@ -60,17 +60,20 @@ def test_stored_bytes_are_counted_as_they_arrive_and_given_back():
 def test_an_announced_size_is_refused_before_it_is_sent():
     gates = admission()
 
-    with gates.enter(0) as first, gates.enter(0):
+    with gates.enter(0) as first:
         first.store(900)
         with pytest.raises(OverloadedError), gates.enter(200):
             pass
 
 
-def test_one_upload_on_an_idle_service_has_only_its_own_limit():
+def test_an_upload_beside_which_none_is_stored_has_only_its_own_limit():
     gates = admission()
 
-    with gates.enter(0) as only:
-        only.store(5000)
+    with gates.enter(0), gates.enter(0) as decoded:
+        decoded.store(900)
+        decoded.free()
+        with gates.enter(5000) as only:
+            only.store(5000)
 
     assert gates.stored_bytes == 0
 

@@ -126,6 +126,14 @@ def test_a_constant_limit_is_exceeded_ever_more_rarely():
     assert len(misfits) <= 6
 
 
+def test_a_batch_formed_before_the_budget_was_halved_does_not_halve_it_again():
+    budget = Budget(FULL)
+    for _ in range(2):  # both slots of a device hold batches when its memory is taken
+        budget.misfit(FULL)
+
+    assert budget.seconds == FULL / 2
+
+
 def test_small_batches_tell_nothing_about_large_ones():
     budget = Budget(FULL)
     budget.misfit(FULL)

@@ -103,6 +103,25 @@ def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered
     run(scenario)
 
 
+def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_lost():
+    async def scenario() -> None:
+        front, engines = dispatcher(), [FakeEngine(), FakeEngine()]
+        asked = ask(front, 1)
+        for engine in engines:
+            front.engine_ready(engine, READY)
+            await settle()
+            if engine is engines[1]:
+                asked.cancel()
+                await settle()
+            front.engine_lost(engine, "exit")
+
+        dropped = front.metrics.queue_dropped
+        assert dropped.labels("cancelled")._value.get() == 1
+        assert dropped.labels("engine_lost")._value.get() == 0
+
+    run(scenario)
+
+
 def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
     """Otherwise another utterance, alone in the next batch, would lose its second engine to it."""
 
@@ -287,6 +306,25 @@ def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error
     run(scenario)
 
 
+def test_a_batch_that_fails_once_no_engine_will_start_is_not_run_again():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+        front.abandon("It stops.")
+        engine.fail(front, FailureKind.BATCH)
+        await settle()
+
+        assert not engine.batches
+        for task in asked:
+            with pytest.raises(EngineLostError, match="It stops"):
+                task.result()
+
+    run(scenario)
+
+
 def test_readiness_follows_engines_and_draining():
     front, engine = dispatcher(models=("m", "other")), FakeEngine()
     front.catalog["other"].ready = None
@@ -314,6 +352,24 @@ def test_two_engines_share_the_queue():
         assert all(len(engine.batches) == 1 for engine in engines)
         assert front.admission.rtfx == {"m": 200.0}
         for engine in engines:
+            engine.answer(front)
+        await asyncio.gather(*asked)
+
+    run(scenario)
+
+
+def test_an_idle_engine_gets_a_batch_before_a_busy_one_gets_a_second():
+    async def scenario() -> None:
+        front, engines = dispatcher(), [FakeEngine("cuda:0", slots=2), FakeEngine("cuda:1", slots=2)]
+        for engine in engines:
+            front.engine_ready(engine, READY)
+        asked = []
+        for batches in [(1, 0), (1, 1), (2, 1), (2, 2)]:
+            asked.append(ask(front, 1))
+            await settle()
+            assert tuple(len(engine.batches) for engine in engines) == batches
+
+        for engine in 2 * engines:
             engine.answer(front)
         await asyncio.gather(*asked)
 

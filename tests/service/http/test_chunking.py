@@ -47,6 +47,7 @@ def test_the_document_describes_what_is_accepted(value):
             ("chunking_strategy[type]", "server_vad"),
             ("chunking_strategy[threshold]", "0.3"),
             ("chunking_strategy[silence_duration_ms]", "600"),
+            ("chunking_strategy[prefix_padding_ms]", ""),
         ],
     ],
 )
