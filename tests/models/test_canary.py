@@ -240,7 +240,7 @@ def test_an_identifier_decides_on_languages_that_no_prompt_names():
 
 def test_an_identifier_of_another_rate_gets_audio_at_that_rate(tmp_path):
     document, members = golden_document("identifier-statistics"), golden_members("identifier-statistics")
-    document["sample_rate"] = 8_000
+    document["sample_rate"] = document["train_ds"]["sample_rate"] = 8_000
     front_end = ("preprocessor.featurizer.window", "preprocessor.featurizer.fb")  # computed, if they are left out
     tensors = {name: value for name, value in golden_tensors("identifier-statistics").items() if name not in front_end}
     path = archive(tmp_path / "identifier.nemo", with_config(members, document) | {WEIGHTS: saved(tensors)})

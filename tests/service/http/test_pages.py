@@ -48,7 +48,7 @@ def test_swagger_ui_comes_from_this_service(client):
     page = client.get("/docs").text
 
     parts = re.findall(r'(?:href|src)="([^"]+)"', page)
-    assert {"/web/swagger-ui-bundle.js", "/web/swagger-ui.css", "/web/docs.js"} <= set(parts)
+    assert {"web/swagger-ui-bundle.js", "web/swagger-ui.css", "web/docs.js"} <= set(parts)
     assert {client.get(part).status_code for part in parts} == {200}
 
 
