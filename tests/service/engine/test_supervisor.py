@@ -3,7 +3,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ class Listener:
     """Queues the supervisor's events, so that a scenario can wait for them."""
 
     told: asyncio.Queue = field(default_factory=asyncio.Queue)
+    on_ready: Callable[[], None] = lambda: None
 
     def engine_started(self, engine) -> None:
         pass
@@ -37,6 +38,7 @@ class Listener:
 
     def engine_ready(self, engine, ready) -> None:
         self.told.put_nowait(("ready", engine))
+        self.on_ready()
 
     def engine_answered(self, engine, answer) -> None:
         self.told.put_nowait(("answered", answer))
@@ -350,8 +352,9 @@ def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
     """Another device has it ready, and this one is a successor, which loads its models one after the other."""
 
     async def scenario(supervisor, listener) -> None:
+        listener.on_ready = lambda: supervisor.unload("late")  # when the first is ready
         engine = await loaded(listener, 1)
-        supervisor.unload("late")
+        listener.on_ready = lambda: None
         await supervisor.load(load("later"))  # behind the other in the engine's queue
         assert await loaded(listener, 1) is engine
 
