@@ -68,7 +68,7 @@ class Channel:
 
     @property
     def seconds(self) -> float:
-        """Audio that was transcribed."""
+        """Length of its audio; 0 if it is silent, and so not transcribed."""
         return self.cut_recording.recording.seconds if self.answers is not None else 0.0
 
     async def turns(self) -> AsyncGenerator["Turn", None]:
@@ -161,7 +161,7 @@ class Conversation:
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
         languages = await self._language_of()
-        # Audio that was not transcribed is not counted.
+        # Silent channels are not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         body = self._whole(turns, languages) | {"usage": usage}
         if response_format == "verbose_json":
