@@ -215,7 +215,8 @@ class Conversation:
 
     def _timed_words(self, turn: Turn) -> list[Word]:
         stretch = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
-        return timed_words(stretch, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
+        words = timed_words(stretch, turn.answer.end, turn.start)
+        return words or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _language_of(self) -> "_Languages":
         if not self.options.fields.includes_language:

@@ -190,7 +190,7 @@ class Reply:
                 part = answer.transcript
                 answers.append(answer)
                 if subtitles is not None:
-                    for event in subtitles.frames(timed_words(part, self.origin.seconds)):
+                    for event in subtitles.frames(timed_words(part, answer.end, answer.start)):
                         yield event
                     sent.append(part)
                 elif part.text:
@@ -199,9 +199,8 @@ class Reply:
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
                         text_language = await self._language_of(part, [answer])
-                        for event in segment_frames(
-                            part, self.origin.seconds, segments, text_language.languages, with_words=with_words
-                        ):
+                        words = timed_words(part, answer.end, answer.start)
+                        for event in segment_frames(words, segments, text_language.languages, with_words=with_words):
                             segments += 1
                             yield event
                     sent.append(part)
