@@ -77,7 +77,7 @@ class TranscriptionOptions:
             return spoken[0], "model"
         if self.identification:
             return None, "audio"
-        # A model with prompts was told a language.
+        # A model with prompts assumes a language where none is given.
         return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
     async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
