@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,12 +68,14 @@ class Answer:
         transcript: its transcript.
         queue_seconds: how long the utterance waited for a batch.
         start: where it begins, in seconds of its recording.
+        end: where it ends.
         identified: its language, if that was identified.
     """
 
     transcript: Transcript
     queue_seconds: float
     start: float = 0.0
+    end: float = math.inf
     identified: Identified | None = None
 
     @property

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -173,8 +173,9 @@ class Recordings:
         answer = await request.accepted.transcribe(part)
         request.answered_seconds += share
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
-        offset = cut.start / request.cut_recording.recording.rate
-        return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset, identified)
+        rate = request.cut_recording.recording.rate
+        start, end = cut.start / rate, cut.stop / rate
+        return Answer(shifted(answer.transcript, start), answer.queue_seconds, start, end, identified)
 
     @contextmanager
     def _counted(self, request: _Request) -> Iterator[None]:
@@ -216,7 +217,7 @@ async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Ta
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
     # Words held back from the part before may begin earlier than this part.
     held = [word.start for word in transcript.words[:1] if word.start is not None]
-    return Answer(transcript, answer.queue_seconds, min([answer.start, *held]), answer.identified)
+    return replace(answer, transcript=transcript, start=min([answer.start, *held]))
 
 
 def _turn(request: _Request) -> PartTurn | None:

@@ -19,6 +19,7 @@ So have some names of checkpoints, whatever their folder:
     *prompted*      writes the phrase in the language that the prompt names, or else in English
     *telephone*     takes audio at 8 kHz
     *heavy*         has weights of twice the size
+    *untimed*       gives no times of words, as Canary may with some utterances
 
 As a language identifier, any checkpoint finds the language of the phrase that the number of samples selects; with
 "japanese" in its name, it says that Japanese is the only language it knows.
@@ -61,6 +62,10 @@ def transcript(samples: Samples, decoder: str = "") -> Transcript:
         token_confidence=[0.9] * first + [0.8] * (last - first),
         words=[Word(count, 0.0, end / 2, 0.9, (0, first)), Word(total, end / 2, end, 0.8, (first, last))],
     )
+
+
+def _untimed(heard: Transcript) -> Transcript:
+    return heard._replace(words=[word._replace(start=None, end=None) for word in heard.words])
 
 
 PHRASES = (
@@ -121,6 +126,7 @@ class StubRecognizer:
         self._identifies = load.identifies
         self._is_polyglot = "polyglot" in name
         self._is_prompted = "prompted" in name
+        self._is_untimed = "untimed" in name
         decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
         self.info = ModelInfo(
@@ -178,7 +184,8 @@ class StubRecognizer:
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
-        return [transcript(samples, decoder or "") for samples in utterances]
+        heard = [transcript(samples, decoder or "") for samples in utterances]
+        return list(map(_untimed, heard)) if self._is_untimed else heard
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all errors except one."""

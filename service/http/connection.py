@@ -80,8 +80,8 @@ class AnswerTransport:
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    A head may have at most `MAX_HEAD_BYTES`, however it is split; a head that arrives in one read with the end of the
-    request before it may be longer by that read. Refusals are answers in the shape of all errors, and close the
+    A head may have at most `MAX_HEAD_BYTES`, however it is split; what was read of it together with the end of the
+    request before counts only when the head is complete. Refusals are answers in the shape of all errors, and close the
     connection.
 
     Args:
@@ -104,7 +104,7 @@ class Connection(HttpToolsProtocol):
         self._is_in_head = True
         self._head_bytes = 0  # bytes so far of an unfinished head
         self._line_bytes = 0  # bytes of the parsed parts of the head
-        self._empty_bytes = 0  # bytes since the last byte of a body, without any of a body
+        self._empty_bytes = 0  # bytes fed since a piece had data of the body: chunk extensions and trailers
         self._is_resuming = False
         self._lingering: int | None = None  # bytes read since a refusal
         self._running: RequestResponseCycle | None = None
@@ -203,10 +203,10 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Start the request, if its head is within bounds.
+        """Start the request, unless it is refused.
 
         Raises:
-            HttpParserError: if it is not, which stops the parser.
+            HttpParserError: if it is, which stops the parser.
         """
         if self._is_resuming:
             self._is_resuming = False
@@ -273,9 +273,6 @@ class Connection(HttpToolsProtocol):
         cycle.transport = self._answer  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: a client may offer an upgrade, and a server may ignore it (RFC 9110, 7.8)."""
-
     # Ours.
 
     @property
@@ -308,7 +305,7 @@ class Connection(HttpToolsProtocol):
         return piece[:0]
 
     def _decline_upgrade(self) -> None:
-        """Make the parser ignore an offered upgrade, by giving it the head again without the offer."""
+        """Make the parser ignore an offered upgrade (RFC 9110, 7.8), by giving it the head again without the offer."""
         framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
         if not self.parser.should_keep_alive():
             framing.append((b"connection", b"close"))
@@ -363,14 +360,14 @@ class Connection(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         if 2 * len(self.url) > MAX_HEAD_BYTES:
-            message = f"The address is longer than the {MAX_HEAD_BYTES} bytes that all of a request's head may have."
+            message = f"The address takes over half of the {MAX_HEAD_BYTES} bytes that the head of a request may have."
             self._refuse("uri_too_long", message)
         else:
             message = f"The head of a request may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers."
             self._refuse("head_too_large", message)
 
     def _refuse(self, reason: ConnectionRefusal, message: str) -> None:
-        """Answer without running a request, or abort one that cannot be answered any more; then close."""
+        """Answer with an error and close; close without an answer while another is due, or if too many linger."""
         if self._lingering is not None or self.transport.is_closing():
             return
         self._all.note_refusal(reason)

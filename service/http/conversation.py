@@ -68,7 +68,7 @@ class Channel:
 
     @property
     def seconds(self) -> float:
-        """Audio that was transcribed."""
+        """Length of its audio; 0 if it is silent, and so not transcribed."""
         return self.cut_recording.recording.seconds if self.answers is not None else 0.0
 
     async def turns(self) -> AsyncGenerator["Turn", None]:
@@ -161,7 +161,7 @@ class Conversation:
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
         languages = await self._language_of()
-        # Audio that was not transcribed is not counted.
+        # Silent channels are not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         body = self._whole(turns, languages) | {"usage": usage}
         if response_format == "verbose_json":
@@ -215,7 +215,8 @@ class Conversation:
 
     def _timed_words(self, turn: Turn) -> list[Word]:
         stretch = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
-        return timed_words(stretch, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
+        words = timed_words(stretch, turn.answer.end, turn.start)
+        return words or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _language_of(self) -> "_Languages":
         if not self.options.fields.includes_language:

@@ -47,7 +47,7 @@ async def decode(
         fields: the form with the file.
         recording: what gets the samples.
         sink: adds them to it.
-        is_in_memory: whether the file may be read on the event loop.
+        is_in_memory: whether a short file is in memory, and so may be read on the event loop.
 
     Raises:
         AudioError: if the file cannot be decoded.
@@ -95,6 +95,7 @@ async def decode_in_thread(
     Raises:
         AudioError: if the file cannot be decoded.
         NoChildError: if no child can be started.
+        StorageFullError: if the samples cannot be stored.
         OSError: if the system has no room or no descriptor.
     """
     is_wanted = True

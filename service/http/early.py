@@ -73,7 +73,7 @@ class Begun:
 
 
 class EarlyStart:
-    """The early start of one request; `service.http.upload.Arrival`.
+    """The early start of one request; an `Arrival` (service/http/upload.py).
 
     In a process, the beginning of one upload is decoded at a time, and the others wait: so slow uploads, however many,
     take one of the threads that decode, and never for longer than decoding takes.
@@ -127,7 +127,7 @@ class EarlyStart:
         size = file.size or 0
         if size < self._next_bytes or asyncio.get_running_loop().time() < self._next_time or file.file.closed:
             return
-        file.file.fileno()  # moves it to the disk, the first time when a piece has just been written
+        file.file.fileno()  # moves it to the disk; the first call comes from `arrived`, so no thread is writing it
         self._next_bytes = round(size * (1 + _GROWTH))
         self._work = asyncio.create_task(self._advance(self._form))
 
@@ -142,7 +142,7 @@ class EarlyStart:
         except AudioTooLongError as error:
             self._too_long, self._is_over = error, True
         except (AudioError, RefusedError, NoChildError, StorageFullError, OSError):
-            pass  # perhaps not when more has arrived, or there is room; else the request fails with it at its end
+            pass  # it may succeed when more has arrived or there is room; else the request fails at its end
         except (RequestError, BeginningChangedError):
             self._is_over = True
         except Exception:
@@ -152,7 +152,7 @@ class EarlyStart:
             self._timer = asyncio.get_running_loop().call_at(self._next_time, self._look)
 
     def _must_be_whole(self, options: TranscriptionOptions) -> bool:
-        """Whether nothing can begin before the end: channels may be silent; limits are for audio that was received."""
+        """Whether the whole file must be there: to tell which channels are silent, or for a limit on its seconds."""
         allowance = self._record.allowance
         has_limit = allowance is not None and allowance.limits.audio_seconds_per_minute is not None
         return options.fields.multichannel or has_limit

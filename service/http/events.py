@@ -14,7 +14,7 @@ from models.transcript import Transcript, Word
 from service.http.formats import described_word, detected_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
-from service.http.timed_words import text_of, timed_words
+from service.http.timed_words import text_of
 from service.text_language import DetectedLanguage
 
 
@@ -86,18 +86,17 @@ def delta_event(
 
 
 def segment_frames(
-    part: Transcript, seconds: float, before: int, languages: Sequence[DetectedLanguage | None], *, with_words: bool
+    part: Sequence[Word], before: int, languages: Sequence[DetectedLanguage | None], *, with_words: bool
 ) -> Iterator[bytes]:
     """Yield an event with times for each segment of a part, in the shape of OpenAI's events for speakers.
 
     Args:
-        part: its transcript, with times of the recording.
-        seconds: length of the recording.
+        part: its words, with times of the recording.
         before: number of segments before the part.
         languages: detected language of each segment; empty if none is wanted.
         with_words: whether to add the words.
     """
-    for place, words in enumerate(split_segments(timed_words(part, seconds))):
+    for place, words in enumerate(split_segments(part)):
         event = segment_event(before + place, words, with_words=with_words)
         yield frame(event | (detected_fields(languages[place]) if languages else {}))
 

@@ -163,7 +163,7 @@ def detected_fields(detected: DetectedLanguage | None) -> dict[str, Any]:
 
 
 def _language_fields(code: str | None, probability: float | None) -> dict[str, Any]:
-    """Return the fields of a language, by OpenAI's names; unknown ones are left out, because clients fail on null."""
+    """Return the fields of a language, by OpenAI's name; no field is null, because clients fail on it."""
     language = {"language": NAMES[code] if code else UNKNOWN_LANGUAGE}
     return language if probability is None else language | {"language_probability": probability}
 
@@ -193,4 +193,4 @@ def _mean_logprob(confidence: Sequence[float]) -> float:
 def _share_without_speech(speech: SpeechProbabilities, start: float, end: float) -> float:
     first = int(start / FRAME_SECONDS)
     frames = speech[first : max(first + 1, math.ceil(end / FRAME_SECONDS))]
-    return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # a word's rounded end may be after the last frame
+    return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # a rounded start may be after the last frame

@@ -46,7 +46,7 @@ class TranscriptionOptions:
         prompt: its prompt.
         threads: threads for detecting languages.
         usual_size: default size of cues.
-        identification: how the spoken language is identified; None if it is named, or detected in the text.
+        identification: how the spoken language is identified; None if it is known, assumed, or detected in the text.
     """
 
     fields: TranscriptionForm
@@ -77,7 +77,7 @@ class TranscriptionOptions:
             return spoken[0], "model"
         if self.identification:
             return None, "audio"
-        # A model with prompts assumed its default language.
+        # A model with prompts assumes a language where none is given.
         return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
     async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
@@ -190,7 +190,7 @@ class Reply:
                 part = answer.transcript
                 answers.append(answer)
                 if subtitles is not None:
-                    for event in subtitles.frames(timed_words(part, self.origin.seconds)):
+                    for event in subtitles.frames(timed_words(part, answer.end, answer.start)):
                         yield event
                     sent.append(part)
                 elif part.text:
@@ -199,9 +199,8 @@ class Reply:
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
                         text_language = await self._language_of(part, [answer])
-                        for event in segment_frames(
-                            part, self.origin.seconds, segments, text_language.languages, with_words=with_words
-                        ):
+                        words = timed_words(part, answer.end, answer.start)
+                        for event in segment_frames(words, segments, text_language.languages, with_words=with_words):
                             segments += 1
                             yield event
                     sent.append(part)
@@ -222,7 +221,7 @@ class Reply:
         yield done_frame(transcript, self.origin.seconds, self.options.token_bytes, language)
 
     async def _language_of(self, transcript: Transcript, answers: Sequence[Answer]) -> TextLanguage:
-        """Return language and task of a transcript, which the answers were joined to."""
+        """Return language and task of a transcript that was joined from these answers."""
         if not self.options.fields.includes_language:
             return self.options.text_language  # without dividing an hour of words into segments
         if self.options.identification:
@@ -247,7 +246,7 @@ def segment_languages(
     Args:
         transcript: the transcript of a recording.
         seconds: length of the recording.
-        answers: the answers that were joined to it.
+        answers: the answers that it was joined from.
     """
     ends = list(accumulate(len(answer.transcript.tokens) for answer in answers))
     languages: list[DetectedLanguage | None] = []

@@ -25,7 +25,7 @@ _LONG_PAUSE_SECONDS = 1.0
 
 _CUE_COST = 1.0
 _SHORT_COST = 2.0  # of a cue that is shown too briefly
-_PAUSE_INSIDE_COST = 4.0  # of a pause in a cue, whose text is then shown before it is said
+_PAUSE_INSIDE_COST = 4.0  # of a long pause in a cue, whose text is then shown before it is said
 _CUT_COSTS = {"sentence": 0.0, "long pause": 0.0, "phrase": 0.5, "pause": 1.0, "nothing": 3.0}
 
 
@@ -64,10 +64,10 @@ class _TimedWord(NamedTuple):
 
 
 def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = None) -> list[Cue]:
-    """Divide words with times into cues that do not overlap, each with at least one word.
+    """Divide words with times into cues that do not overlap.
 
     A word that is wider than a line or lasts longer than a cue has a cue of its own; in a script without spaces it is
-    divided between characters. A speaker's name takes room at the beginning of each cue.
+    divided between characters instead. A speaker's name takes room at the beginning of each cue.
 
     Args:
         words: words in order, each with the space before it.
@@ -155,7 +155,7 @@ class _Layout:
 
 
 def _divide(words: Sequence[_TimedWord], layout: _Layout) -> Iterator[tuple[int, int]]:
-    """Yield the cues of the cheapest division, found from the end: best[i] is that of the words from i on."""
+    """Yield the cues of the cheapest division, found from the end: best[i] is the least cost of the words from i on."""
     size = layout.size
     best = [0.0] * (len(words) + 1)
     cut = [0] * len(words)

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from models.transcript import Transcript, Word
 
 
-def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
+def timed_words(transcript: Transcript, end: float, start: float = 0.0) -> list[Word]:
     """Return the words of a transcript, each with times and the space before it.
 
-    A word without times is merged with the word before it, or else after it. If no word has times, all become one that
-    lasts ``seconds``, the length of the recording.
+    A word without times is merged with the word before it, or else after it. If no word has times, all become one from
+    ``start`` to ``end`` of the recording or part.
     """
     timed: list[Word] = []
     waiting: list[Word] = []  # before the first that has a time
@@ -22,7 +22,7 @@ def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
             timed[-1] = _together([before, word], before.start, before.end)
         else:
             waiting.append(word)
-    return timed or ([_together(waiting, 0.0, seconds)] if waiting else [])
+    return timed or ([_together(waiting, start, end)] if waiting else [])
 
 
 def text_of(words: Sequence[Word]) -> str:

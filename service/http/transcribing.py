@@ -61,9 +61,9 @@ def answers(
 
 
 def _rule(front: Front, options: TranscriptionOptions, recording: Recording) -> SegmentRule | None:
-    """Return where to cut a recording; None if it is one utterance."""
+    """Return how to cut a recording; None if it is one utterance."""
     longest = front.settings.max_utterance_seconds
-    # A recording that fits is not cut; a longer one is cut into parts of the length that suits the model.
+    # Parts have the length that suits the model, even where longer ones would fit.
     piece = min(longest, options.model.info.piece_seconds or longest)
     if options.fields.chunking_strategy is not None:
         return options.fields.chunking_strategy.rule(piece)

@@ -120,6 +120,16 @@ def test_a_head_over_its_limit_is_refused_however_it_is_split(service, kind, ove
         assert refused(connection) == ((414, "uri_too_long") if kind == "url" else (431, "head_too_large"))
 
 
+def test_an_address_that_leaves_too_little_for_headers_is_named(service):
+    with connected(service) as connection:
+        connection.sendall(get("/healthz?" + "x" * 40_000, "x: " + "y" * 40_000))
+
+        answer = answer_from(connection)
+
+    assert answer.status_code == 414
+    assert "over half of the 65536 bytes" in answer.json()["error"]["message"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["get", "post"]), min_size=1, max_size=4), CUTS)
 def test_requests_behind_each_other_are_answered_in_turn_however_they_are_split(service, kinds, cuts):

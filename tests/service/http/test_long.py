@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import soundfile
+import srt
 
 from audio.child_process import ChildProcess
 from audio.segment.cuts import CutBlock
@@ -286,3 +287,17 @@ def test_a_recording_over_the_limit_is_refused_and_the_limit_is_named():
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "audio_too_long"
     assert "20 s" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("multichannel", ["false", "true"])
+def test_a_part_without_times_is_shown_in_its_own_time(multichannel, cut_as):
+    cut_as(4 * SAMPLE_RATE, 3 * SAMPLE_RATE)
+    seven = tone(7 * SAMPLE_RATE)
+    with serving(model="untimed.nemo", max_utterance_seconds=LONGEST) as service:
+        *_, done = events(service, seven, response_format="srt", multichannel=multichannel)
+        told = events(service, seven, response_format="verbose_json", multichannel=multichannel)
+
+    shown = [(cue.start.total_seconds(), cue.end.total_seconds()) for cue in srt.parse(done["text"])]
+    assert shown == [(0.0, 4.0), (4.0, 7.0)]
+    segments = [event for event in told if event["type"] == "transcript.text.segment"]
+    assert [(event["start"], event["end"]) for event in segments] == shown
