@@ -42,7 +42,7 @@ class Job:
         started: Unix time of its last start.
         finished: Unix time at which it was completed, failed or was cancelled.
         expires: Unix time at which it is deleted; None before it is finished.
-        attempts: number of starts that were neither finished nor queued again.
+        attempts: number of starts; those that ended for want of room, or by a shutdown, do not count.
         refusals: number of starts at which the service had no room for it.
         audio_seconds: length of the recording, once it is known.
         error_code: code of a failed job's error, as in an answer.

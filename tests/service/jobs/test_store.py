@@ -163,6 +163,9 @@ def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     (tmp_path / "newer.sqlite").rename(tmp_path / "newer" / "jobs.sqlite")
     with pytest.raises(JobsFolderError, match="another version"):
         store_in(tmp_path / "newer")
+    (tmp_path / "strange" / "recordings" / "folder").mkdir(parents=True)
+    with pytest.raises(JobsFolderError, match="cannot be read"):
+        store_in(tmp_path / "strange")
 
 
 def test_no_other_user_can_read_the_files(store, tmp_path):
