@@ -60,7 +60,7 @@ def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segme
     for start, stop, shared in segments:
         first, last = round(start * size), min(round(stop * size), len(recording))
         if first < last:
-            # From the next one's start, because both ends are rounded.
+            # Counted from the next segment's start, which is rounded too.
             found.append(Segment(first, last, last - round((stop - shared) * size) if shared else 0))
     return found
 
