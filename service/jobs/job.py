@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 JobState = Literal["queued", "in_progress", "completed", "failed", "cancelled"]
 DeliveryState = Literal["pending", "delivered", "failed"]
-FINISHED: tuple[JobState, ...] = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,6 @@ class Job:
     error_message: str | None = None
     delivery: Delivery | None = None
     traceparent: str | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it is completed, failed or cancelled."""
-        return self.state in FINISHED
 
     def described(self) -> dict[str, Any]:
         """Return its public description, for answers and webhooks."""

@@ -39,7 +39,7 @@ class Attempts:
 
         async def main():
             add(self.store, "a")
-            while not self.store.find("a").is_finished:
+            while self.store.find("a").finished is None:
                 self.now = max(self.now, self.store.next_moment())
                 await self.jobs._run_job(self.store.start_next(self.now))
             return self.store.find("a")

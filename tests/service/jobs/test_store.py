@@ -254,7 +254,7 @@ def test_recordings_are_those_of_unfinished_jobs(tmp_path_factory, steps):
             store.close()
             store, under_way = store_in(folder), []
         jobs = [store.find(str(number)) for number in range(1, added + 1)]
-        unfinished = {job.id for job in jobs if job and not job.is_finished}
+        unfinished = {job.id for job in jobs if job and job.finished is None}
         assert {path.name for path in (folder / "recordings").iterdir()} == unfinished
         assert sum(store.counts().values()) == len(unfinished)
     store.close()
