@@ -1,7 +1,7 @@
 """The child process that decodes untrusted files, one after another: `python -m audio.child`.
 
-It confines itself first, so that the worst a file can do is to end this process. Its standard input is the socket to
-the pool.
+It confines itself first, so that a file that crashes, hangs or fills memory ends this process only. Its standard input
+is the socket to the pool.
 """
 
 import json

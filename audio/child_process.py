@@ -36,11 +36,11 @@ class Confinement:
 
 
 class ChildLostError(Exception):
-    """The child died while it decoded a file, or was killed; the message says why."""
+    """The child died while it decoded a file, took too long, or answered nonsense; the message says which."""
 
 
 class ChildDiedError(ChildLostError):
-    """The child died by itself, because of the file or of something else."""
+    """The child died, because of the file or of something else."""
 
 
 class ChildStartError(Exception):

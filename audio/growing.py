@@ -8,9 +8,9 @@ from collections import deque
 
 from audio.recording import Recording
 
-# What decodes at the end of a file that is cut off may differ from what the whole file has there: the last frames, and
-# what the resampler adds at the end, in a block of its own. Which of two channels that cancel out is louder is decided
-# block by block, and the last block before is not complete.
+# The end of a file that is cut off may decode to other samples than the whole file has there: its last frames, and the
+# resampler's last block, which empties its filter. Of two channels that cancel out, the louder is chosen for each
+# block, and the block before the resampler's last is incomplete.
 _HELD_SECONDS = 2
 _HELD_BLOCKS = 2
 _SAMPLE_BYTES = 4

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # FFmpeg's names of the containers of audio.sniff. The format is always given, because FFmpeg might guess a playlist.
 _FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
 _FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
-# Containers that hold their length; of others, FFmpeg only estimates it.
+# Containers that hold their length; of most others, FFmpeg only estimates it.
 _HOLD_THEIR_LENGTH = {"webm", "mp4"}
 # FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be attack surface. None
 # of these is for video, so pictures are never decoded.
@@ -104,7 +104,7 @@ class PacketSource:
         """Yield blocks of about a second, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            InvalidAudioError: if samples are not finite numbers.
+            InvalidAudioError: if samples are no numbers or too large.
             UnsupportedFormatError: if a later frame's channels or sample rate are outside the limits, or ``mix`` keeps
                 channels apart and their number changes.
             AudioTooLongError: as soon as more than the limit is decoded.

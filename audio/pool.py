@@ -1,4 +1,4 @@
-"""Decode untrusted files: libsndfile reads in the calling thread, FFmpeg in confined child processes.
+"""Decode untrusted files: NumPy and libsndfile read in the calling thread, FFmpeg in confined child processes.
 
 A hostile file may crash, hang or bloat its child; only that file fails. A child may also die of something else, such
 as a lack of memory, so a file fails only after a second child died while decoding it.
@@ -33,7 +33,7 @@ class DecodePool:
 
     Args:
         confinement: limits of a child.
-        on_loss: called when a child died while decoding, or was killed.
+        on_loss: called when a child is lost: it died while decoding, took too long, or answered nonsense.
     """
 
     def __init__(self, confinement: Confinement | None = None, on_loss: Callable[[], None] = lambda: None) -> None:

@@ -6,8 +6,8 @@ from typing import BinaryIO
 from audio import mpeg, ogg, riff
 from audio.sniff import HEAD_BYTES
 
-# PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the extensible tag, which refers to another; 0:
-# unreadable.
+# 0, where ``riff`` leaves the header to libsndfile; PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the
+# extensible tag, which refers to another.
 _WAV_CODECS_OF_LIBSNDFILE = {0x0000, 0x0001, 0x0002, 0x0003, 0x0006, 0x0007, 0x0011, 0x0031, 0x0055, 0xFFFE}
 
 

@@ -19,7 +19,7 @@ class StorageFullError(Exception):
 
 
 class Recording:
-    """Mono samples at one rate, written once from beginning to end, and read in any order. Close it, or use a context.
+    """Mono samples at one rate, written from beginning to end, and read in any order. Close it, or use it as a context.
 
     Samples are float32, as the model takes them. 16 bits would halve the file, but then a long recording would not hold
     the same samples as a short one.

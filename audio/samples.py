@@ -3,5 +3,5 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# Between -1 and 1: mono [frames], or several channels [frames, channels].
+# Full scale is 1: mono [frames], or several channels [frames, channels].
 Samples = NDArray[np.float32]

@@ -80,10 +80,10 @@ class SoundFileSource:
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of a few seconds, mixed by ``mix``, until the file ends or breaks.
+        """Yield blocks of ``_VALUES_OF_BLOCK`` values, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            InvalidAudioError: if samples are not finite numbers.
+            InvalidAudioError: if samples are no numbers or too large.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
         is_at_end = False

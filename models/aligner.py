@@ -61,8 +61,8 @@ class Aligner:
     def times(self, utterances: Iterable[KnownWords]) -> list[list[Span]]:
         """Return the start and end of the words of each utterance, in seconds.
 
-        A word that the vocabulary cannot encode gets the time between its neighbours. The words of a text with more
-        pieces than frames have no times.
+        A word that the vocabulary cannot encode gets the time between its neighbours. The words of a text that needs
+        more frames than there are have no times.
         """
         encoded, columns, tokens = [], [], []
         for utterance in utterances:
@@ -100,7 +100,7 @@ class Aligner:
             starts.append(start)
             ends.append(end)
             first += len(word)
-        return _without_gaps(starts, ends, utterance.seconds)
+        return _complete(starts, ends, utterance.seconds)
 
     def _is_spoken(self, token: int) -> bool:
         return not self._is_space(token) and self._vocabulary.texts[token].strip() not in self._vocabulary.punctuation
@@ -109,7 +109,7 @@ class Aligner:
         return self._vocabulary.texts[token] == " "
 
     def _find_pieces(self, word: str) -> list[int]:
-        """Return the pieces of a word; those of its letters alone, if there are none for its case or its marks."""
+        """Return the pieces of a word as written, or in lower case, or without its marks, or of its known letters."""
         for text in (word, word.lower(), _letters(word), _letters(word).lower()):
             tokens = self._pieces_of(text)
             if tokens:
@@ -146,8 +146,8 @@ def _fewest_pieces(text: bytes, pieces: Mapping[bytes, int]) -> list[int] | None
     return ways[-1]
 
 
-def _without_gaps(starts: Sequence[float | None], ends: Sequence[float | None], seconds: float) -> list[Span]:
-    """Return the times of words, which end by the next one; a word without any gets the time between its neighbours."""
+def _complete(starts: Sequence[float | None], ends: Sequence[float | None], seconds: float) -> list[Span]:
+    """Return the times of words: none lasts into the next; one without times gets the time between its neighbours."""
     spans: list[Span] = []
     before = 0.0
     for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -159,7 +159,7 @@ def _without_gaps(starts: Sequence[float | None], ends: Sequence[float | None], 
 
 
 def _aligned(columns: Sequence[Tensor], tokens: Sequence[Tensor]) -> Iterator[UtteranceTokens]:
-    """Align a batch on the host, whose steps are many and small; index 0 of each row's columns is the blank."""
+    """Align a batch on the host, because the steps are many and small; the first of each row's columns is the blank."""
     widest = max((row.size(1) for row in columns), default=0)
     log_probabilities = pad_sequence([pad(row, (0, widest - row.size(1))) for row in columns], batch_first=True)
     frames, counts = (torch.tensor([len(row) for row in rows]) for rows in (columns, tokens))

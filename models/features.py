@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from models.config import FeatureConfig
 from models.masking import unpadded, valid_positions
 
-# Added to the deviation, so that a constant band gives zeros and not infinities.
+# Added to the deviation, so that a constant band gives zeros and not NaN.
 _DEVIATION_OFFSET = 1e-5
 
 # The mel scale of Slaney's Auditory Toolbox (1998): linear up to 1 kHz, logarithmic above.
@@ -24,7 +24,7 @@ _LOG_STEP = math.log(6.4) / 27
 class LogMelFeatures(nn.Module):
     """Turns waveforms into mel bands of log power, each normalised over its own clip.
 
-    Always float32, also under autocast: rounding here costs word error rate, and bf16 cannot hold the range.
+    Always float32, also under autocast: rounding here costs word error rate.
     """
 
     def __init__(self, config: FeatureConfig, window: Tensor | None = None, mel_bank: Tensor | None = None) -> None:

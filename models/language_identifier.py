@@ -80,7 +80,7 @@ class LanguageIdentifier(DeviceModel):
 
         Args:
             pcm: mono float32 arrays, within -1 to 1; any number and lengths.
-            batch_seconds: seconds of audio and padding in a batch.
+            batch_seconds: most seconds of audio and padding in a batch, unless it is one utterance.
             rate: samples per second of ``pcm``; None is ``sample_rate``, others are resampled.
         """
         begun = [identified_samples(samples, rate or self.sample_rate, self.sample_rate) for samples in pcm]

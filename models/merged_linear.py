@@ -1,4 +1,4 @@
-"""Several products of the same inputs merged into one, for inference: it reads the inputs and is launched once."""
+"""Several products of the same inputs merged into one, for inference: one kernel, which reads the inputs once."""
 
 from collections.abc import Sequence
 

@@ -22,7 +22,7 @@ class PackedLinear(nn.Module):
     """An ``nn.Linear`` and an activation after it, in one pass where that is faster."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none") -> None:
-        """Take over ``weight`` [outputs, inputs] and ``bias`` [outputs], of a dtype that ``cpu.can_pack`` knows."""
+        """Take over ``weight`` [outputs, inputs] and ``bias`` [outputs], of a dtype that ``cpu.can_pack`` allows."""
         super().__init__()
         self.weight: Tensor
         self.bias: Tensor | None

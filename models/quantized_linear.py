@@ -50,7 +50,7 @@ class QuantizedLinear(nn.Module):
         return torch.unflatten(product, 0, inputs.shape[:-1])
 
     def _apply(self, *_: object, **__: object) -> "QuantizedLinear":
-        """Do nothing when the network is moved to another dtype."""
+        """Do nothing when the network is converted to another dtype."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""Padding utterances with silence that are too short for a model."""
+"""Padding short utterances with silence."""
 
 import torch
 from torch import Tensor

@@ -11,8 +11,8 @@ Probabilities = dict[str, float]
 
 # Audio of an utterance that is identified, from its start.
 IDENTIFIED_SECONDS = 30.0
-# A part has another language than its recording only if the identifier is as sure as this: short parts, and languages
-# that are close to each other, are often mistaken.
+# A part has another language than its recording only if the identifier is this sure and the part is this long: similar
+# languages and short parts are often mistaken.
 _SURE = 0.8
 _LEAST_SECONDS = 3.0
 
@@ -21,7 +21,7 @@ _RENAMED = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi"}
 
 
 def language_of_label(label: str) -> str:
-    """Return the ISO 639-1 code of a label: "zh" for "zh-CN", "he" for "iw"; other labels are returned as they are."""
+    """Return the code of a label's language: "zh" for "zh-CN", "he" for "iw"; other labels are returned as they are."""
     language = label.replace("_", "-").partition("-")[0].lower()
     if len(language) not in (2, 3):
         return label
@@ -49,8 +49,8 @@ class Spoken(NamedTuple):
 class LanguageDecision:
     """The languages of a recording's parts, decided in their order.
 
-    The recording's language so far is the one with the highest mean probability of all parts up to this one, by their
-    lengths. A part has that language, unless the identifier is sure of another one.
+    The recording's language so far is the one with the highest mean probability in the parts up to this one, weighted
+    by their lengths. A part has that language, unless it is long and the identifier is sure of another one.
 
     Args:
         possible: the languages that may be chosen.

@@ -29,11 +29,11 @@ class CutBlock(NamedTuple):
 def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[CutBlock]:
     """Yield the utterances of a recording, in samples of its own rate, block by block.
 
-    A block has ``BLOCK_SECONDS``, the last one what is left. If the recording grows meanwhile, each of these blocks
-    must be there before it is asked for.
+    Each block reads ``BLOCK_SECONDS``, or what is left; a few that read nothing follow. If the recording grows
+    meanwhile, what a block reads must be there before the block is asked for.
 
-    They are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and together
-    they hold all speech; a recording without speech has none.
+    The utterances are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and
+    together they hold all speech; a recording without speech has none.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
     for probabilities, energies in _scored(recording, detector):
@@ -60,7 +60,7 @@ def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segme
     for start, stop, shared in segments:
         first, last = round(start * size), min(round(stop * size), len(recording))
         if first < last:
-            # From the next one's start, because both ends are rounded.
+            # Counted from the next segment's start, which is rounded too.
             found.append(Segment(first, last, last - round((stop - shared) * size) if shared else 0))
     return found
 

@@ -14,7 +14,7 @@ _LOUD_SHARE = 0.9
 
 
 class Level:
-    """Raises quiet blocks of one recording, and removes their constant part; loud blocks stay as they are."""
+    """Removes the constant part of each block of one recording, and raises quiet blocks."""
 
     def __init__(self) -> None:
         self._power = 0.0

@@ -192,7 +192,8 @@ async def create_job(request: Request) -> Response:
 @router.get("", responses=_ERRORS)
 async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobList:
     """List the jobs of the key, the newest first."""
-    found = await _jobs(request).listed(request.state.record.caller, after=page.after or None, limit=page.limit + 1)
+    after = (await _found(request, page.after)).id if page.after else None
+    found = await _jobs(request).listed(request.state.record.caller, after=after, limit=page.limit + 1)
     cards = [JobCard(**job.described()) for job in found[: page.limit]]
     return JobList(
         data=cards,

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 JobState = Literal["queued", "in_progress", "completed", "failed", "cancelled"]
 DeliveryState = Literal["pending", "delivered", "failed"]
-FINISHED: tuple[JobState, ...] = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Job:
         started: Unix time of its last start.
         finished: Unix time at which it was completed, failed or was cancelled.
         expires: Unix time at which it is deleted; None before it is finished.
-        attempts: number of starts that were neither finished nor queued again.
+        attempts: number of starts; those that ended for want of room, or by a shutdown, do not count.
         refusals: number of starts at which the service had no room for it.
         audio_seconds: length of the recording, once it is known.
         error_code: code of a failed job's error, as in an answer.
@@ -68,11 +67,6 @@ class Job:
     error_message: str | None = None
     delivery: Delivery | None = None
     traceparent: str | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it is completed, failed or cancelled."""
-        return self.state in FINISHED
 
     def described(self) -> dict[str, Any]:
         """Return its public description, for answers and webhooks."""

@@ -29,7 +29,7 @@ log = logging.getLogger("steno.jobs")
 
 T = TypeVar("T")
 
-_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait before a job tries again
+_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait that a LaterError asks for
 # A job for which there is no room tries again after 5 s, 10 s and so on, at most an hour, and fails after ten hours.
 # Every attempt may decode its whole recording.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 3600.0
@@ -136,7 +136,7 @@ class Jobs:
             await self._update_gauges()
             return await self._seconds_until_next()
         except Exception:  # such as a full disk, which may have room again; and a bug must not end the jobs of others
-            log.exception("the jobs cannot be written")
+            log.exception("the jobs do not go on; another try follows")
             return _FULL_SECONDS
 
     async def close(self) -> None:
@@ -202,9 +202,10 @@ class Jobs:
         """Cancel a job, unless it is finished."""
         now = self._clock()
         # Written first, so that a running job can then neither be finished nor queued again.
-        await self._in_thread(lambda: self._store.cancel(job.id, now, now + self._limits.retention_seconds))
+        expires = now + self._limits.retention_seconds
+        is_cancelled = await self._in_thread(lambda: self._store.cancel(job.id, now, expires))
         await self._stop(job.id)
-        if not job.is_finished:
+        if is_cancelled:
             self._metrics.jobs.labels("cancelled").inc()
 
     async def delete(self, job: Job) -> None:
@@ -354,7 +355,7 @@ class Jobs:
                 await asyncio.sleep(_FULL_SECONDS)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run a call of the store to its end, even if the caller is cancelled."""
+        """Run a call of the store; one that has begun goes on to its end, even if the caller is cancelled."""
         return await in_thread(self._thread, work)
 
 

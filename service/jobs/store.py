@@ -70,7 +70,7 @@ class JobsFolderError(OSError):
 
 
 class StoreFullError(Exception):
-    """There is no room for a job; the message names the limit."""
+    """There is no room for a job; the message says why."""
 
 
 class CallerFullError(StoreFullError):
@@ -111,7 +111,7 @@ class JobStore:
             os.chmod(path, 0o600)  # noqa: PTH101  # it holds secrets of webhooks
             self._prepare()
             self._recover()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._lock.close()
             raise JobsFolderError(f"the jobs in {path} cannot be read: {error}") from None
 
@@ -128,9 +128,9 @@ class JobStore:
         """
         jobs, size = self._one(f"SELECT count(*), total(file_bytes) FROM jobs WHERE {_UNFINISHED}")  # noqa: S608
         if jobs >= self._max_jobs:
-            raise StoreFullError(f"{jobs} jobs are waiting")
+            raise StoreFullError(f"{jobs} jobs are not finished")
         if size >= self._max_bytes:
-            raise StoreFullError(f"{size:.0f} bytes of recordings are waiting")
+            raise StoreFullError(f"the recordings of unfinished jobs have {size:.0f} bytes")
         if caller is not None and self._max_jobs_of_caller is not None:
             (own,) = self._one(f"SELECT count(*) FROM jobs WHERE {_UNFINISHED} AND caller = ?", caller)  # noqa: S608
             if own >= self._max_jobs_of_caller:
@@ -173,7 +173,7 @@ class JobStore:
         return None if row is None else _job(row)
 
     def result(self, job: str) -> JobResult | None:
-        """Return the result of a finished job."""
+        """Return the answer of a completed or failed job; its error and its length are in the job."""
         row = self._one("SELECT status, media_type, body FROM results WHERE id = ?", job)
         return None if row is None else JobResult(*row)
 
@@ -199,7 +199,7 @@ class JobStore:
         return {"queued": 0, "in_progress": 0} | dict(rows)
 
     def start_next(self, now: float) -> Job | None:
-        """Start the oldest job of a caller, and return it; None if none is due.
+        """Start the oldest due job of a caller, and return it; None if none is due.
 
         Callers with the fewest running jobs go first, and of equals the one whose last job began first.
 
@@ -256,14 +256,15 @@ class JobStore:
             self.recording(job).unlink(missing_ok=True)
         return bool(changed)
 
-    def cancel(self, job: str, now: float, expires: float) -> None:
-        """Cancel a job, unless it is finished. No webhook is sent, because its caller knows."""
+    def cancel(self, job: str, now: float, expires: float) -> bool:
+        """Cancel a job; False if it is finished. No webhook is sent, because its caller knows."""
         with self._transaction():
-            self._database.execute(
+            changed = self._database.execute(
                 f"UPDATE jobs SET state = 'cancelled', finished = ?, expires = ? WHERE id = ? AND {_UNFINISHED}",  # noqa: S608
                 (now, expires, job),
-            )
+            ).rowcount
         self.recording(job).unlink(missing_ok=True)
+        return bool(changed)
 
     def delete(self, job: str) -> None:
         """Delete a job with its result and its recording."""
@@ -318,7 +319,7 @@ class JobStore:
             raise sqlite3.DatabaseError(f"they were written by another version of Steno ({version}, not {_VERSION})")
 
     def _recover(self) -> None:
-        """Queue jobs again that were running at the crash, unless too often; delete recordings without a job."""
+        """Queue jobs again that were running at a crash, unless too often; delete recordings that no job needs."""
         with self._transaction():
             self._database.execute(
                 "UPDATE jobs SET state = 'queued' WHERE state = 'in_progress' AND attempts < ?", (_MOST_ATTEMPTS,)

@@ -284,8 +284,8 @@ def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
             assert (page["last_id"], page["has_more"]) == (mine[1], True)
             rest = service.client.get(f"{JOBS}?limit=1&after={mine[1]}", headers=ann).json()
             assert [job["id"] for job in rest["data"]] == [mine[0]]
-            for path in (theirs, f"{theirs}/result"):
-                assert service.client.get(f"{JOBS}/{path}", headers=ann).status_code == 404
+            for path in (f"/{theirs}", f"/{theirs}/result", f"?after={theirs}", "?after=job_that_was_deleted"):
+                assert service.client.get(f"{JOBS}{path}", headers=ann).status_code == 404
             assert service.client.post(f"{JOBS}/{theirs}/cancel", headers=ann).status_code == 404
             assert service.client.delete(f"{JOBS}/{theirs}", headers=ann).status_code == 404
             assert service.client.get(JOBS).status_code == 401

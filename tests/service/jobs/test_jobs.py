@@ -39,7 +39,7 @@ class Attempts:
 
         async def main():
             add(self.store, "a")
-            while not self.store.find("a").is_finished:
+            while self.store.find("a").finished is None:
                 self.now = max(self.now, self.store.next_moment())
                 await self.jobs._run_job(self.store.start_next(self.now))
             return self.store.find("a")
@@ -73,3 +73,18 @@ def test_a_job_waits_for_the_time_that_it_is_given(tmp_path):
 
     assert attempts.run().state == "completed"
     assert attempts.began == [1000.0, 1060.0]
+
+
+def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cancelled(tmp_path):
+    attempts = Attempts(tmp_path, [])
+
+    async def main():
+        seen = add(attempts.store, "a")
+        await attempts.jobs._run_job(attempts.store.start_next(1000.0))
+        await attempts.jobs.cancel(seen)
+
+    asyncio.run(main())
+
+    assert attempts.store.find("a").state == "completed"
+    assert attempts.jobs._metrics.jobs.labels("cancelled")._value.get() == 0
+    attempts.store.close()

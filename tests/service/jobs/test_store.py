@@ -163,6 +163,9 @@ def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     (tmp_path / "newer.sqlite").rename(tmp_path / "newer" / "jobs.sqlite")
     with pytest.raises(JobsFolderError, match="another version"):
         store_in(tmp_path / "newer")
+    (tmp_path / "strange" / "recordings" / "folder").mkdir(parents=True)
+    with pytest.raises(JobsFolderError, match="cannot be read"):
+        store_in(tmp_path / "strange")
 
 
 def test_no_other_user_can_read_the_files(store, tmp_path):
@@ -251,7 +254,7 @@ def test_recordings_are_those_of_unfinished_jobs(tmp_path_factory, steps):
             store.close()
             store, under_way = store_in(folder), []
         jobs = [store.find(str(number)) for number in range(1, added + 1)]
-        unfinished = {job.id for job in jobs if job and not job.is_finished}
+        unfinished = {job.id for job in jobs if job and job.finished is None}
         assert {path.name for path in (folder / "recordings").iterdir()} == unfinished
         assert sum(store.counts().values()) == len(unfinished)
     store.close()
