@@ -49,14 +49,16 @@ def _info(model: str) -> dict[str, Any]:
 
 
 def _budgets(model: str) -> dict[str, float]:
-    """Return the batch budgets that engines measured for a checkpoint, in audio-seconds, by device and dtype."""
+    """Return the batch budgets that engines measured for a checkpoint, in audio-seconds, by what they depend on."""
     from models import bundled, checkpoint_path
     from service.engine.budgets import BudgetCache
     from service.engine.identity import identity
 
     known = model if model == bundled.NAME else identity(checkpoint_path(model))
     return {
-        f"{setup.device}, {setup.dtype}" + (f", threads {setup.threads}" if setup.threads else ""): seconds
+        f"{setup.device}, {setup.dtype}"
+        + (f", threads {setup.threads}" if setup.threads else "")
+        + (f", {setup.options}" if setup.options else ""): seconds
         for setup, seconds in BudgetCache()
         if setup.model == known
     }

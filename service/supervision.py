@@ -69,8 +69,14 @@ async def end(process: asyncio.subprocess.Process, patience: float) -> None:
     try:
         await asyncio.wait_for(process.wait(), patience)
     except TimeoutError:
-        process.kill()
+        kill(process)
         await process.wait()
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 class Restarts:

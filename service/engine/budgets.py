@@ -7,9 +7,10 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 log = logging.getLogger("steno.engine")
 
@@ -18,10 +19,12 @@ _KNEE_SHARE = 0.95
 _BISECTIONS = 3
 _MOST_KEPT = 64
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything that a budget depends on.
+    """What a budget depends on.
 
     Attributes:
         model: identity of the checkpoint.
@@ -30,6 +33,7 @@ class Setup:
         threads: threads of a batch on a CPU; 0 on a GPU.
         longest: the longest utterance in seconds.
         versions: versions of Steno and PyTorch.
+        options: options of the model that change its speed and memory.
     """
 
     model: str
@@ -38,10 +42,11 @@ class Setup:
     threads: int
     longest: float
     versions: str
+    options: str = ""
 
 
 class BudgetCache:
-    """Measured budgets in a JSON file. A file that cannot be read or written counts as empty.
+    """Measured budgets in a JSON file. One that cannot be read counts as empty; one that cannot be written is left.
 
     Args:
         path: the file; None is `steno/budgets.json` in the user's cache folder.
@@ -102,16 +107,18 @@ def knee(one: float, many: float, rows: int, seconds: float) -> float:
     return max(0.0, fixed) * _KNEE_SHARE / ((1 - _KNEE_SHARE) * each) * seconds
 
 
-def largest_that_fits(most: float, least: float, fits: Callable[[float], bool]) -> float:
+def largest_that_fits(
+    most: float, least: float, fits: Callable[[float], Generator[T, None, bool]]
+) -> Generator[T, None, float]:
     """Return the largest budget that fits a device, or ``least`` if none does: halved until one fits, then bisected.
 
     Args:
         most: the largest budget to try, in seconds.
         least: the smallest one.
-        fits: runs the largest batches of a budget, and returns whether they fit.
+        fits: runs the largest batches of a budget, and returns whether they fit. What it yields is passed on.
     """
     low, high = most, most
-    while not fits(low):
+    while not (yield from fits(low)):
         if low <= least:
             return least
         low, high = max(least, low / 2), low
@@ -119,7 +126,7 @@ def largest_that_fits(most: float, least: float, fits: Callable[[float], bool]) 
         return low
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if fits(middle):
+        if (yield from fits(middle)):
             low = middle
         else:
             high = middle

@@ -79,7 +79,7 @@ class Fleet:
             raise next((one for one in failures if isinstance(one, ModelLoadError)), failures[0])
 
     def unload(self, model: str) -> None:
-        """Unload a model; no batch for it may be under way."""
+        """Unload a model that no request uses."""
         for one in self._devices.values():
             one.unload(model)
 

@@ -5,8 +5,7 @@ Four threads share the work, so that the device never waits:
 - The main thread alone launches work on the device.
 - A thread receives messages from the front, and collates the next batch while the device computes one.
 - A thread waits for batches in order, and detokenizes them. A GPU has its next batch before the last is done.
-- A thread loads models, while batches for loaded ones go on. A new model's warm-up runs between batches, bucket by
-  bucket.
+- A thread loads models, while batches for loaded ones go on. A new model's warm-up runs step by step between them.
 
 The model is behind `Recognizer`, so this loop runs without torch; the stub engine of the tests is this process with
 another recognizer.
@@ -97,7 +96,7 @@ class Recognizer(Protocol):
     identity: str | None
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
-        """Warm up bucket by bucket, the largest first; yield the audio-seconds and the seconds of each."""
+        """Warm up in steps of one batch, the largest first; yield the audio-seconds and the seconds of each."""
 
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs after the warm-up, by purpose and state."""
@@ -160,7 +159,7 @@ def _beat(channel: EngineChannel) -> None:
         try:
             channel.send(Heartbeat())
         except OSError:
-            os._exit(0)  # the front died during a batch
+            os._exit(0)  # the front is gone; the main thread may be busy with a batch
         time.sleep(HEARTBEAT_SECONDS)
 
 
@@ -176,7 +175,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """A batch from the front, collated, or the error of that; without a recognizer there is no such model."""
+    """A batch from the front, and its collated form or why there is none; no recognizer if the model is not loaded."""
 
     batch: Batch
     recognizer: Recognizer | None = None
@@ -260,7 +259,7 @@ class Loop:
                 return  # the front is gone; the receiving thread notices too
 
     def _next_event(self) -> "_Event | None":
-        """Wait for the next event; meanwhile, warm up loaded models."""
+        """Wait for the next event; meanwhile, warm up new models."""
         while self._warm_ups:
             try:
                 return self._inbox.get_nowait()
@@ -303,12 +302,12 @@ class Loop:
         self._inbox.put(_Loaded(load, began, self._clock(), outcome))
 
     def _warm_up(self, loaded: _Loaded, recognizer: Recognizer) -> Iterator[None]:
-        """Warm up one bucket with each step; after the last, the model is ready."""
+        """Warm up, one batch with each step; after the last, the model is ready."""
         model, audio_seconds, busy_seconds = loaded.load.model, 0.0, 0.0
         try:
-            for bucket_audio, bucket_seconds in recognizer.warm_up():
-                audio_seconds += bucket_audio
-                busy_seconds += bucket_seconds
+            for batch_audio, batch_seconds in recognizer.warm_up():
+                audio_seconds += batch_audio
+                busy_seconds += batch_seconds
                 yield
         except Exception as error:
             kind = recognizer.kind_of(error)
@@ -347,7 +346,7 @@ class Loop:
         """Launch a batch, and pass it to the thread that answers."""
         began = self._clock()
         batch, recognizer, collated = received.batch, received.recognizer, received.collated
-        # The callers have left, and the model was unloaded while the batch was on its way.
+        # The model was unloaded, or loaded anew, while the batch was on its way; the callers have left.
         if recognizer is None or collated is None or recognizer is not self._recognizers.get(batch.model):
             gone = Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
             self._unanswered.put(lambda: gone)

@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -55,6 +55,8 @@ _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
 _MOST_BATCHES_NOT_FINITE = 3  # in a row
+# Options of a model that change the speed and the memory of its batches.
+_OPTIONS = ("attention_context", "beam", "language_model", "aligner")
 
 log = logging.getLogger("steno.engine")
 
@@ -104,12 +106,11 @@ class DeviceRecognizer(ABC):
         """Its decoders, the default first."""
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
-        """Warm up bucket by bucket, the largest first so that the allocator's pool is sized once.
+        """Warm up batch by batch, the largest first so that the allocator's pool is sized once.
 
         A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has none, and runs only
         some buckets to measure its speed, because clients wait while a lost engine is replaced.
         """
-        _use_threads(self._threads)
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
         if self._load.batch_seconds is None:
@@ -130,8 +131,10 @@ class DeviceRecognizer(ABC):
             self.batch_seconds = known
             return
         if self._device.type == "cuda":
-            self.batch_seconds, steps = self._largest_budget(noise)
-            yield from steps
+            largest = max(self.padded_seconds)
+            self.batch_seconds = yield from largest_that_fits(
+                self.batch_seconds, largest, lambda budget: self._fits(budget, noise)
+            )
         else:
             took: dict[int, float] = {}
             for rows in (1, _KNEE_ROWS) * _KNEE_ROUNDS:
@@ -146,30 +149,25 @@ class DeviceRecognizer(ABC):
         cache.keep(self._setup, self.batch_seconds)
         log.info("measured a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
 
-    def _largest_budget(self, noise: np.random.Generator) -> tuple[float, list[tuple[float, float]]]:
-        """Return the largest budget whose batches fit the device, and the batches that were run."""
-        steps: list[tuple[float, float]] = []
-
-        def fits(budget: float) -> bool:
-            try:
-                steps.extend(
-                    self._run(self._noise(noise, most_rows(budget, seconds), seconds), decoder)
-                    for seconds in sorted(self.padded_seconds, reverse=True)
-                    for decoder in self._decoders
-                )
-            except Exception as error:
-                if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
-                    return False
-                raise
-            return True
-
-        return largest_that_fits(self.batch_seconds, max(self.padded_seconds), fits), steps
+    def _fits(self, budget: float, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
+        """Run the largest batches of a budget, and return whether they fit the device."""
+        try:
+            for seconds in sorted(self.padded_seconds, reverse=True):
+                samples = self._noise(noise, most_rows(budget, seconds), seconds)
+                for decoder in self._decoders:
+                    yield self._run(samples, decoder)
+        except Exception as error:
+            if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
+                return False
+            raise
+        return True
 
     def _noise(self, generator: np.random.Generator, rows: int, seconds: float) -> Samples:
         return generator.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
 
     def _run(self, samples: Samples, decoder: str | None) -> tuple[float, float]:
         """Recognize a batch [rows, samples]; return its audio-seconds and the seconds that it took."""
+        _use_threads(self._threads)  # a batch of another model may have had more
         began = time.monotonic()
         self.recognize(self.collate(list(samples)), [DEFAULT_PROMPT] * len(samples), decoder).wait()
         return samples.size / self.sample_rate, time.monotonic() - began
@@ -279,7 +277,7 @@ class NotFiniteError(ArithmeticError):
 
 
 class Sanity:
-    """Counts batches in a row whose outputs are not numbers. A single recording may cause one, but not several."""
+    """Counts batches in a row whose outputs are not numbers: a recording may spoil some, a broken device spoils all."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -386,6 +384,7 @@ def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: st
         dtype=model.precision,
         threads=0 if is_gpu else torch.get_num_threads(),
         longest=max(load.bucket_seconds),
+        options=" ".join(f"{name}={getattr(load, name)}" for name in _OPTIONS if getattr(load, name) is not None),
         versions=f"{version('steno')} {torch.__version__}",
     )
 

@@ -31,7 +31,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         dtype: "auto", "float32", "tf32", "bfloat16", "float16" or "int8".
         bucket_seconds: upper bounds of the length buckets, ascending.
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
-        threads: CPU threads that one batch may use; None leaves it to torch.
+        threads: CPU threads of a batch, or the fewest if several engines share them; None leaves it to torch.
         shared_threads: threads that the batches of several engines share, at least ``threads`` each; 0: they do not.
         attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
         beam: beam width of an attention decoder; None is that of the checkpoint.
@@ -59,7 +59,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
-    """A model to unload; no batch for it is under way."""
+    """A model to unload, if it is loaded. A batch for it that comes later fails; its callers have left."""
 
     model: str
 

@@ -64,8 +64,8 @@ def transcript(samples: Samples, decoder: str = "") -> Transcript:
     )
 
 
-def _untimed(heard: Transcript) -> Transcript:
-    return heard._replace(words=[word._replace(start=None, end=None) for word in heard.words])
+def _untimed(timed: Transcript) -> Transcript:
+    return timed._replace(words=[word._replace(start=None, end=None) for word in timed.words])
 
 
 PHRASES = (
@@ -184,8 +184,8 @@ class StubRecognizer:
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
-        heard = [transcript(samples, decoder or "") for samples in utterances]
-        return list(map(_untimed, heard)) if self._is_untimed else heard
+        found = [transcript(samples, decoder or "") for samples in utterances]
+        return list(map(_untimed, found)) if self._is_untimed else found
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all errors except one."""

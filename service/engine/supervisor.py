@@ -29,7 +29,7 @@ from service.engine.protocol import (
     Unload,
 )
 from service.engine.staging import Staging
-from service.supervision import Restarts, end, started
+from service.supervision import Restarts, end, kill, started
 from service.threads import in_thread
 
 log = logging.getLogger("steno.supervisor")
@@ -124,7 +124,7 @@ class Engine:
         self.channel.send(load)
 
     def unload(self, model: str) -> None:
-        """Ask the engine to unload a model, for which it has no batch."""
+        """Ask the engine to unload a model that no request uses."""
         self.models.pop(model, None)
         self.channel.send(Unload(model))
 
@@ -144,7 +144,7 @@ class Engine:
         self._load_began = self._clock()
 
     async def messages(self) -> AsyncIterator[FromEngine]:
-        """Yield its messages, each of which ends a silence, until its process ends."""
+        """Yield its messages, each of which ends a silence, until the channel ends."""
         async for message in self.channel.messages():
             self.end_silence()
             if isinstance(message, Downloading):
@@ -163,7 +163,7 @@ class Engine:
     def kill(self, loss: Loss) -> None:
         """End it at once."""
         self.loss = loss
-        self.process.kill()
+        kill(self.process)
 
     async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
         """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
@@ -200,8 +200,8 @@ class Engine:
     def is_stuck(self, timeout: float) -> bool:
         """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
 
-        It sends a heartbeat each second. Before its first model is ready it imports libraries, which hold the
-        interpreter lock for long; while it loads a further model, they may do so for a few seconds.
+        It sends a heartbeat each second, but importing libraries may hold the interpreter lock: for long before its
+        first model is ready, and for a few seconds while it loads a further one.
         """
         now, patience = self._clock(), timeout
         if self._loading:
@@ -342,7 +342,7 @@ class Supervisor:
         """Load another model, now and after each restart, until `unload`.
 
         Raises:
-            ModelLoadError: if it cannot be loaded, or the engine was lost meanwhile.
+            ModelLoadError: if it cannot be loaded, or there is no engine, or it is lost meanwhile.
         """
         if self._engine is None:
             raise EngineGoneError("no engine is running; try again later")
@@ -352,7 +352,7 @@ class Supervisor:
         await asyncio.shield(answer)
 
     def unload(self, model: str) -> None:
-        """Unload a model; no batch for it may be under way."""
+        """Unload a model that no request uses."""
         self._loads.pop(model, None)
         self._required -= {model}
         if self._engine is not None:
@@ -391,6 +391,8 @@ class Supervisor:
                 # It was unloaded while the engine loaded it, and an engine unloads only what it has.
                 engine.end_load(message.model)
                 engine.unload(message.model)
+                if message.model in self._awaited:
+                    self._give_up_load(message.model, "it was unloaded while it loaded")
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 self._pin(message)

@@ -14,7 +14,7 @@ from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.metrics import Metrics
 from service.settings import Settings
-from service.supervision import Restarts, end, started
+from service.supervision import Restarts, end, kill, started
 from service.workers.protocol import Finish, FromWorker, KeyEntry, Keys, ModelEntry, Models, Start, ToWorker
 from service.workers.session import MainProcess, Session
 from service.workers.shared_counts import SharedCounts
@@ -120,8 +120,7 @@ class WorkerSupervisor:
 
     def _kill(self) -> None:
         for worker in self._workers.values():
-            with contextlib.suppress(ProcessLookupError):
-                worker.process.kill()
+            kill(worker.process)
 
     async def until_idle(self) -> None:
         """Wait until no process has a request under way."""
@@ -225,7 +224,7 @@ class WorkerSupervisor:
                 elif not worker.is_stuck and now - worker.session.last_message > limit:
                     log.error("worker stuck", extra={"pid": worker.process.pid})
                     worker.is_stuck = True
-                    worker.process.kill()
+                    kill(worker.process)
             self._metrics.http_processes.set(self._listening)
             self._was_listening |= self._listening > 0
             last = now

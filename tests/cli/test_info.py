@@ -41,6 +41,7 @@ def test_the_table_has_a_line_for_each_fact_that_is_known(golden, capsys):
 def test_the_batch_budgets_found_for_a_checkpoint_are_shown(golden, capsys):
     path = golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
     BudgetCache().keep(Setup(identity(path), "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 93.75)
+    BudgetCache().keep(Setup(identity(path), "A100", "bfloat16", 0, 40.0, "0.1", "beam=4"), 960.0)
     BudgetCache().keep(Setup("another", "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 1.0)
 
     assert cli.main(["info", str(path)]) == 0
@@ -48,7 +49,10 @@ def test_the_batch_budgets_found_for_a_checkpoint_are_shown(golden, capsys):
     assert "93.75" in told
 
     assert cli.main(["info", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {"AMD EPYC, bfloat16, threads 2": 93.75}
+    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {
+        "AMD EPYC, bfloat16, threads 2": 93.75,
+        "A100, bfloat16, beam=4": 960.0,
+    }
 
 
 def test_a_language_identifier_is_described_by_its_languages(golden, capsys):

@@ -231,6 +231,21 @@ def test_an_engine_that_hangs_is_killed_and_replaced():
     supervised(scenario, timeout=3.0)
 
 
+def test_an_engine_that_has_ended_may_be_killed():
+    """As when it dies of the fault that its last message reports."""
+
+    async def scenario(supervisor, listener) -> None:
+        engine = await listener.event("ready")
+        os.kill(engine.pid, signal.SIGKILL)
+        await listener.event("lost")
+
+        engine.kill(Loss.EXIT)
+
+        await listener.event("ready")
+
+    supervised(scenario)
+
+
 def test_a_first_start_that_fails_says_why():
     async def main() -> None:
         supervisor = Supervisor([load("unreadable")], Listener(), timeout=30.0, **STUB)
@@ -327,6 +342,39 @@ def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too
         await send(engine, 3, silence(CRASH_SAMPLES))
         assert await listener.event("lost") is Loss.EXIT
         assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
+
+    supervised(scenario)
+
+
+def test_a_model_that_is_unloaded_while_a_new_engine_loads_it_is_unloaded_there_too():
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 2)
+        listener.engine_started = lambda engine: listener.told.put_nowait(("started", engine))
+        os.kill(engine.pid, signal.SIGKILL)
+        assert await listener.event("lost") is Loss.EXIT
+        engine = await listener.event("started")
+
+        supervisor.unload("late")
+        await supervisor.load(load("last"))  # models are loaded in order
+        assert await loaded(listener, 2) is engine
+
+        assert set(engine.models) == {"stub.nemo", "last"}
+        await send(engine, 1, silence(5), model="late")
+        assert "gone" in (await listener.event("answered")).message
+
+    supervised(scenario, models=("stub.nemo", "late"))
+
+
+def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
+    async def scenario(supervisor, listener) -> None:
+        await loaded(listener, 1)
+        loading = asyncio.create_task(supervisor.load(load("late")))
+        await asyncio.sleep(0)
+
+        supervisor.unload("late")
+
+        with pytest.raises(ModelLoadError, match="unloaded while it loaded"):
+            await asyncio.wait_for(loading, 60)
 
     supervised(scenario)
 

@@ -74,8 +74,8 @@ def gpu():
         yield
 
 
-def recognizer(edges, budget):
-    load = Load("m", "", "cuda", "bfloat16", edges, budget, None)
+def recognizer(edges, budget, threads=None, **options):
+    load = Load("m", "", "cuda", "bfloat16", edges, budget, threads, **options)
     return process.SpeechRecognizer(load, lambda *_: None)
 
 
@@ -100,6 +100,34 @@ def test_a_gpu_gets_the_largest_budget_that_fits_and_keeps_it(gpu, tmp_path, mon
     list(again.warm_up())
     assert again.batch_seconds == engine.batch_seconds
     assert recognizer([2.0, 8.0, 32.0], 100.0).batch_seconds == 100.0  # what the operator says, holds
+
+
+def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+
+    engine = recognizer([2.0, 8.0, 32.0], None, beam=4)
+    engine._model.room = 1000.0
+    list(engine.warm_up())
+
+    assert engine.batch_seconds <= 1000.0
+
+
+def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    given_threads, ran = [], []
+    monkeypatch.setattr(torch, "set_num_threads", given_threads.append)
+    engine = recognizer([2.0, 8.0, 32.0], None, 2, shared_threads=4)
+    monkeypatch.setattr(engine._model, "recognize_batch", lambda *batch, **_: ran.append(batch) or Recognized())
+    given_threads.clear()  # of loading
+    steps = engine.warm_up()
+
+    next(steps)
+    engine.share_processors(1)  # for a batch of another model
+    next(steps)
+
+    assert len(ran) == 2
+    assert given_threads == [2, 4, 2]
 
 
 @pytest.mark.parametrize(
