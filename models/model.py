@@ -411,6 +411,7 @@ class Model(DeviceModel):
             "beam": config.attention.beam if config.attention else None,
             "language_model": self._language_model.ngrams if self._language_model else None,
             "languages": None if self.languages is None else list(self.languages),
+            "default_language": None if prompts is None else prompts.default_language,
             "capabilities": {
                 "transcription": True,
                 "translation": prompts is not None and translates(prompts),

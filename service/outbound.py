@@ -56,7 +56,7 @@ def check_allowed(entry: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public, and also the IPv4 address that it embeds, if any."""
+    """Return whether an IP address is public; of one that embeds an IPv4 address, whether that is."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and (inner := _embedded(ip)) is not None:
         ip = inner
@@ -139,7 +139,7 @@ class Outbound:
             async with self._pool.stream(
                 method,
                 httpcore.URL(scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path),
-                headers=[*(headers or {}).items(), *_trace_headers()],
+                headers=[("Host", target.netloc), *(headers or {}).items(), *_trace_headers()],
                 content=content,
                 extensions={"timeout": timeouts},
             ) as response:
@@ -164,7 +164,7 @@ class Outbound:
             return target
         if target.scheme != "https":
             raise ForbiddenUrlError("Only https is allowed.")
-        host = target.host.rstrip(".")
+        host = _host(target).rstrip(".")
         if not any(_matches(host, entry) for entry in self._hosts):
             raise ForbiddenUrlError(f"The host {host!r} is not one that requests may go to.")
         if _is_address(host) and not is_public(host):
@@ -240,7 +240,11 @@ def _origin(entry: str) -> tuple[str, str, int] | None:
 
 
 def _origin_of(url: httpx.URL) -> tuple[str, str, int]:
-    return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
+    return url.scheme, _host(url), url.port or {"http": 80, "https": 443}[url.scheme]
+
+
+def _host(url: httpx.URL) -> str:
+    return url.raw_host.decode("ascii")
 
 
 def _matches(host: str, entry: str) -> bool:

@@ -151,8 +151,8 @@ class Settings(BaseSettings):
     language_identifier: str | None = Field(
         default=None,
         description="Checkpoint that finds the spoken language where a request does not name it, for models that "
-        "need it (Canary): NVIDIA's AmberNet (langid_ambernet), a .nemo file or a name on the hub; unset: English is "
-        "assumed.",
+        "need it (Canary): NVIDIA's AmberNet (langid_ambernet), a .nemo file or a name on the hub; unset: the "
+        "checkpoint's default, mostly English, is assumed.",
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")

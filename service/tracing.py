@@ -64,7 +64,7 @@ class Trace:
 
     Attributes:
         traceparent: the id to send with outgoing requests.
-        began_ns: Unix time of its beginning.
+        began_ns: Unix time of its beginning; 0 without a collector.
         span: its span; None without a collector, when the caller's id is only passed on.
     """
 
@@ -159,19 +159,21 @@ class Exporting:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
-            from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+            from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
         except ImportError:
             raise TracingError("traces need OpenTelemetry: pip install 'steno[tracing]'") from None
         self._api: Any = trace
-        # Not the process's global provider, so that spans of other libraries do not end up here.
-        self._provider = TracerProvider(
-            resource=Resource.create({"service.name": "steno", "service.version": version}),
-            sampler=ParentBased(TraceIdRatioBased(share)),
-            shutdown_on_exit=False,
-        )
-        exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces")
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("steno", version)
+        resource = Resource.create({"service.name": "steno", "service.version": version})
+        self._spans = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
+
+        def tracer_with(sampler: Any) -> Any:  # noqa: ANN401  # types of a package that may not be there
+            # Not the process's global provider, so that spans of other libraries do not end up here.
+            provider = TracerProvider(resource=resource, sampler=sampler, shutdown_on_exit=False)
+            provider.add_span_processor(self._spans)
+            return provider.get_tracer("steno", version)
+
+        self._tracer = tracer_with(ParentBased(TraceIdRatioBased(share)))
+        self._batch_tracer = tracer_with(ALWAYS_ON)  # a batch is traced if one of its requests is
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace:
         """Begin a span."""
@@ -212,7 +214,7 @@ class Exporting:
         links = [self._api.Link(self._remote(parent).get_span_context()) for parent in parents]
         now = time.time_ns()
         began, ended = (now - round(ago * 1e9) for ago in seconds)
-        span = self._tracer.start_span(
+        span = self._batch_tracer.start_span(
             "batch", self._api.set_span_in_context(self._api.INVALID_SPAN), links=links, start_time=began
         )
         span.set_attributes(dict(attributes))
@@ -220,8 +222,8 @@ class Exporting:
 
     def close(self) -> None:
         """Send the remaining spans."""
-        self._provider.force_flush(_CLOSE_MILLISECONDS)
-        self._provider.shutdown()
+        self._spans.force_flush(_CLOSE_MILLISECONDS)
+        self._spans.shutdown()
 
     def _remote(self, parent: Traceparent) -> Any:  # noqa: ANN401  # a type of a package that may not be there
         flags = self._api.TraceFlags(_SAMPLED if parent.is_sampled else 0)

@@ -128,6 +128,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
         parameters: number of parameters; None if it is not known.
         decoders: the decoders; the first is the default.
         languages: ISO 639-1 codes; None if they are not known.
+        default_language: the spoken language where a prompt gives none; None of a model without prompts.
         piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
         vocabulary: the vocabulary; None if it is not known.
         capabilities: what it can do.
@@ -139,6 +140,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     parameters: int | None = None
     decoders: list[str] = []
     languages: list[str] | None = None
+    default_language: str | None = None
     piece_seconds: float | None = None
     vocabulary: Vocabulary | None = None
     capabilities: Capabilities = Capabilities()

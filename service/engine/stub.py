@@ -16,7 +16,8 @@ So have some names of checkpoints, whatever their folder:
     *.stub          is a file that must exist
     *ctc*           has two decoders, and transcripts say which one was used
     *polyglot*      writes a phrase in German, English or French, which the number of samples selects
-    *prompted*      writes the phrase in the language that the prompt names, or else in English
+    *prompted*      writes the phrase in the language that the prompt names, or else in its default, English
+    *french*        has French as its default
     *telephone*     takes audio at 8 kHz
     *heavy*         has weights of twice the size
     *untimed*       gives no times of words, as Canary may with some utterances
@@ -128,6 +129,7 @@ class StubRecognizer:
         self._is_prompted = "prompted" in name
         self._is_untimed = "untimed" in name
         decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
+        self._default = "fr" if "french" in name else "en"
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
         self.info = ModelInfo(
             "stub",
@@ -135,6 +137,7 @@ class StubRecognizer:
             "float32",
             decoders=decoders,
             languages=_known(name, identifies=self._identifies) if has_languages else None,
+            default_language=self._default if self._is_prompted else None,
             capabilities=Capabilities(translation=self._is_prompted),
         )
         self.token_bytes: Sequence[bytes] = [bytes([token]) for token in range(256)]
@@ -180,7 +183,7 @@ class StubRecognizer:
         if self._identifies:
             return [languages(samples) for samples in utterances]
         if self._is_prompted:
-            wanted = [prompt.target_language or prompt.language or "en" for prompt in prompts]
+            wanted = [prompt.target_language or prompt.language or self._default for prompt in prompts]
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]

@@ -52,6 +52,14 @@ class LoadedModel:
             return [code for code in configured if code in known] or list(known)
         return list(configured or known)
 
+    def assumed_language(self, fields: TranscriptionForm) -> str | None:
+        """Return the spoken language that is assumed if the form names none; None of a model without prompts.
+
+        It is the model's default or, where `languages` or the settings exclude that, the first of the others.
+        """
+        default, possible = self.info.default_language, fields.languages or self.languages
+        return default if default is None or default in possible or not possible else possible[0]
+
     def check_language(self, code: str | None, param: str = "language") -> None:
         """Check that the model has a language; if its languages are not known, any is accepted.
 

@@ -18,13 +18,14 @@ _TIMED = ("srt", "vtt")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 
-def prompt_of(fields: TranscriptionForm, info: ModelInfo, *, identifies: bool = False) -> Prompt:
+def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -> Prompt:
     """Return the prompt for a model.
 
     Args:
         fields: the form; its languages are checked already.
         info: the model's description.
-        identifies: whether the spoken language will be identified, among those that can be translated.
+        assumed: the spoken language if the form names none; None if it will be identified, among those that can be
+            translated.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
@@ -41,31 +42,21 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, *, identifies: bool = 
         if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
         return DEFAULT_PROMPT
-    language, target = fields.language or (None if identifies else _narrowed(fields)), fields.target_language
-    if target not in (None, language):
+    language, target = fields.language or assumed, fields.target_language
+    if target not in (None, fields.language):
         if not capabilities.translation:
             raise _unsupported("target_language", "The model does not translate.")
-        if fields.language is None and not identifies:
+        if fields.language is None and assumed is not None:
             raise RequestError(
                 "A translation needs the spoken language: set language.",
                 code=ErrorCode.MISSING_REQUIRED_PARAMETER,
                 param="language",
             )
-        if not identifies and ENGLISH not in (language, target):
+        if language is not None and ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise _unsupported("target_language", message)
     is_timed = capabilities.word_timestamps and fields.response_format in _BETTER_TIMED
     return Prompt(language, target, fields.punctuation, is_timed, fields.itn)
-
-
-def assumed_language(fields: TranscriptionForm) -> str:
-    """Return the language that a model with prompts assumes if the form gives none."""
-    return _narrowed(fields) or ENGLISH
-
-
-def _narrowed(fields: TranscriptionForm) -> str | None:
-    """Return the language to assume in place of English, if English is excluded."""
-    return fields.languages[0] if fields.languages and ENGLISH not in fields.languages else None
 
 
 def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identifies: bool = False) -> TranscriptionForm:

@@ -24,7 +24,6 @@ from service.http.events import DONE, EventStream, delta_frames, done_frame, fra
 from service.http.formats import Task, TextLanguage, has_segments, render, segment_texts
 from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
-from service.http.prompts import assumed_language
 from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.segments import split_segments
 from service.http.subtitle_stream import SubtitleStream
@@ -77,8 +76,7 @@ class TranscriptionOptions:
             return spoken[0], "model"
         if self.identification:
             return None, "audio"
-        # A model with prompts assumes a language where none is given.
-        return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
+        return (self.model.assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
     async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
         """Return language and task of a text, given by segments; the language is detected if it is not known."""

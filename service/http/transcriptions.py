@@ -192,7 +192,7 @@ async def parse_options(
         fields = into_english(fields, model.languages, identifies=identifies)
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
-    prompt = prompt_of(fields, model.info, identifies=identifies)
+    prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
     lane = model.lane(fields.decoder)
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, size, identification)
     if fields.format == "written":

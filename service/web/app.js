@@ -188,7 +188,7 @@ function named(id, state) {
 function offerOptions() {
   const model = models.find(({ id }) => id === element("model").value);
   const { languages, language_source: source, decoders = [], tasks = [], formats = [] } = model?.steno.abilities ?? {};
-  const unset = source === "assumed" ? "English (assumed)" : "Automatic"; // it cannot be found out
+  const unset = source === "assumed" ? "Default (assumed)" : "Automatic"; // it cannot be found out
   offerSome("languages", "language", unset, byName(languages?.spoken));
   offerSome("targets", "target", "As spoken", tasks.includes("translate") ? byName(languages.written) : []);
   offerSome("decoders", "decoder", "Default", decoders.map((name) => [name, name]));

@@ -123,6 +123,20 @@ def test_a_named_origin_may_be_plain_and_private(receiver):
     assert receiver.received == [(f"receiver:{port}", b"words")]
 
 
+def test_the_host_of_an_address_of_ipv6_is_in_brackets(receiver):
+    port = receiver.server_address[1]
+
+    post(f"http://[::1]:{port}/", f"http://[::1]:{port}")
+
+    assert receiver.received == [(f"[::1]:{port}", b"words")]
+
+
+def test_a_named_origin_may_have_a_name_that_is_not_ascii(receiver):
+    port = receiver.server_address[1]
+
+    assert post(f"http://bücher:{port}/", f"http://bücher:{port}") == (200, b"words")
+
+
 def test_a_named_origin_opens_no_other_port_scheme_or_host(receiver):
     port = receiver.server_address[1]
     for url in (f"http://receiver:{port + 1}/", f"https://receiver:{port + 1}/", f"http://other:{port}/"):

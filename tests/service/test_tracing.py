@@ -118,6 +118,16 @@ def test_a_batch_links_to_the_requests_in_it(collector):
     assert attributes["audio_seconds"].double_value == 3.0
 
 
+def test_a_batch_with_a_traced_request_has_a_span_although_no_trace_begins_here(collector):
+    with traced(collector, trace_share=0.0) as service:
+        service.post(**form(wav(SECOND)))
+        service.post(**form(wav(SECOND)), headers={"traceparent": PARENT})
+
+    (request,) = named(collector, "POST transcriptions")
+    (batch,) = named(collector, "batch")
+    assert [link.span_id for link in batch.links] == [request.span_id]
+
+
 def test_server_errors_are_marked_and_unsampled_traces_have_no_spans(collector):
     with traced(collector) as service:
         service.post(**form(wav(tone(FAIL_SAMPLES))))

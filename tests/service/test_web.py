@@ -187,7 +187,7 @@ def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser
     ("model", "unset", "shown"),
     [
         ("polyglot.nemo", "Automatic", "Language: French (detected in the text, 100 %)"),
-        ("prompted.nemo", "English (assumed)", "Language: English (assumed; see Options)"),
+        ("prompted.nemo", "Default (assumed)", "Language: English (assumed; see Options)"),
     ],
 )
 def test_without_an_identifier_it_is_shown_what_became_of_automatic(browser, tmp_path, model, unset, shown):

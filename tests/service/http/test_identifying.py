@@ -11,6 +11,7 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
+from service.languages import NAMES
 from service.settings import Settings, SettingsError
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
@@ -223,6 +224,24 @@ def test_without_an_identifier_english_is_assumed():
 
     assert (body["text"], body["language_source"]) == (ENGLISH, "assumed")
     assert card["steno"]["abilities"]["language_source"] == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("languages", "fields", "code", "text"),
+    [
+        ((), {}, "fr", FRENCH),
+        ((), {"languages[]": ["de", "fr"]}, "fr", FRENCH),
+        ((), {"languages[]": ["en", "de"]}, "en", ENGLISH),
+        (("de", "en"), {}, "de", GERMAN),
+        (("de",), {}, "de", GERMAN),
+    ],
+    ids=str,
+)
+def test_the_assumed_language_is_the_models_default_or_the_first_that_is_possible(languages, fields, code, text):
+    with serving(model="prompted-french.nemo", languages=languages) as served:
+        body = post(served, tone(SAMPLES["en"]), response_format="verbose_json", **fields).json()
+
+    assert (body["text"], body["language"]) == (text, NAMES[code])
 
 
 def test_a_model_that_need_not_be_told_has_its_language_from_the_text():

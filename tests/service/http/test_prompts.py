@@ -33,28 +33,28 @@ def refusal(function, *arguments) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("given", "prompt"),
     [
-        ({}, Prompt()),
+        ({}, Prompt("en")),
         ({"language": "de"}, Prompt("de")),
         ({"language": "en", "target_language": "de"}, Prompt("en", "de")),
-        ({"punctuation": False}, Prompt(punctuation=False)),
-        ({"itn": True}, Prompt(itn=True)),
-        ({"response_format": "text"}, Prompt()),
-        ({"response_format": "srt"}, Prompt(timestamps=True)),
-        ({"response_format": "verbose_json"}, Prompt(timestamps=True)),
+        ({"punctuation": False}, Prompt("en", punctuation=False)),
+        ({"itn": True}, Prompt("en", itn=True)),
+        ({"response_format": "text"}, Prompt("en")),
+        ({"response_format": "srt"}, Prompt("en", timestamps=True)),
+        ({"response_format": "verbose_json"}, Prompt("en", timestamps=True)),
     ],
     ids=str,
 )
 def test_a_canary_model_gets_the_options_of_the_form(given, prompt):
-    assert prompt_of(fields(**given), CANARY) == prompt
+    assert prompt_of(fields(**given), CANARY, "en") == prompt
 
 
 def test_other_models_get_no_options():
-    assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is DEFAULT_PROMPT
-    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32")) is DEFAULT_PROMPT
+    assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC, None) is DEFAULT_PROMPT
+    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32"), None) is DEFAULT_PROMPT
 
 
 def test_a_model_without_times_is_not_asked_for_them():
-    assert prompt_of(fields(response_format="verbose_json"), WITHOUT_TIMES) == Prompt()
+    assert prompt_of(fields(response_format="verbose_json"), WITHOUT_TIMES, "en") == Prompt("en")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_model_without_times_is_not_asked_for_them():
     ids=str,
 )
 def test_what_a_model_cannot_do_is_refused_by_its_field(given, model, code, param):
-    assert refusal(prompt_of, fields(**given), model) == (code, param)
+    assert refusal(prompt_of, fields(**given), model, "en") == (code, param)
 
 
 def test_a_translation_is_from_the_only_foreign_language_or_the_one_named():
