@@ -48,7 +48,7 @@ class FrontChannel:
             self._writer.write(_frame(message))
 
     async def messages(self) -> AsyncIterator[FromEngine]:
-        """Yield the engine's messages until it closes the socket."""
+        """Yield the engine's messages until it closes the socket, or one cannot be read."""
         try:
             while True:
                 length = _body_length(await self._reader.readexactly(_LENGTH.size))
