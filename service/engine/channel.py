@@ -1,6 +1,7 @@
 """Frames of MessagePack over a stream socket: four bytes of length, then one message."""
 
 import asyncio
+import logging
 import socket
 import struct
 import threading
@@ -9,6 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 
 from service.engine.protocol import FromEngine, ToEngine
+
+log = logging.getLogger("steno.supervisor")
 
 _LENGTH = struct.Struct(">I")
 _MAX_FRAME_BYTES = 256 << 20  # far above any transcript; a larger length means the stream is out of step
@@ -25,7 +28,7 @@ def _frame(message: ToEngine | FromEngine) -> bytes:
 def _body_length(header: bytes) -> int:
     (length,) = _LENGTH.unpack(header)
     if length > _MAX_FRAME_BYTES:
-        raise ConnectionError(f"a frame of {length} bytes: the stream is out of step")
+        raise msgspec.DecodeError(f"a frame of {length} bytes: the stream is out of step")
     return int(length)
 
 
@@ -48,13 +51,15 @@ class FrontChannel:
             self._writer.write(_frame(message))
 
     async def messages(self) -> AsyncIterator[FromEngine]:
-        """Yield the engine's messages until it closes the socket."""
+        """Yield the engine's messages until it closes the socket, or one cannot be read."""
         try:
             while True:
                 length = _body_length(await self._reader.readexactly(_LENGTH.size))
                 yield _from_engine.decode(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError):
+        except (asyncio.IncompleteReadError, ConnectionError):
             return
+        except msgspec.DecodeError as error:
+            log.error("a message of an engine cannot be read", extra={"reason": str(error)})  # noqa: TRY400
 
     def close(self) -> None:
         """Close the socket; the engine exits at the end of its stream."""

@@ -54,6 +54,8 @@ def check_devices(devices: str) -> None:
         ValueError: if it is not valid; the message says why.
     """
     names = _split(devices)
+    if not names:
+        raise ValueError("no device is named; use auto, cpu, cpu:N for N engines, cuda or cuda:N")
     for name in names:
         match = _NAME.fullmatch(name)
         if match is None or (match[1] == "auto" and match[2]):
@@ -61,7 +63,7 @@ def check_devices(devices: str) -> None:
         if match[1] == "cpu" and match[2] and int(match[2]) == 0:
             raise ValueError("cpu:N is N engines, at least one")
     kinds = [name.partition(":")[0] for name in names]
-    if not names or len(names) != len(set(names)) or ({"auto", "cpu"} & set(kinds) and len(names) > 1):
+    if len(names) != len(set(names)) or ({"auto", "cpu"} & set(kinds) and len(names) > 1):
         raise ValueError("several devices are cuda:N, each once; several engines of a CPU are cpu:N")
     if "cuda" in names and len(names) > 1:
         raise ValueError("cuda is every GPU already; name some by cuda:N")
@@ -77,7 +79,8 @@ def engine_devices(
 ) -> list[EngineDevice]:
     """Return the devices on which engines run.
 
-    On a CPU, `auto` is an engine for each processor, at most four, if all checkpoints are small; else one.
+    On a CPU, `auto` is one engine, or if all checkpoints are small and no `threads` are set, one for each processor, at
+    most four and as many as the memory has room for.
 
     Args:
         devices: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N separated by commas.
@@ -85,7 +88,7 @@ def engine_devices(
         processors: how many there are.
         gpus: GPUs of this machine, for `auto` and `cuda`; with 0 for `cuda` the engine reports what is wrong.
         checkpoints: those of the models.
-        memory_bytes: memory of all processes; several engines need more.
+        memory_bytes: memory of all processes.
     """
     names = _split(devices)
     if names == ["auto"] and not gpus and threads is None and _are_small(checkpoints):

@@ -296,7 +296,7 @@ class Loop:
 
     def _load(self, load: Load, began: float) -> None:
         try:
-            outcome: Recognizer | Exception = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
+            outcome: Recognizer | Exception = self._loader(load, DownloadReport(load.model, self._channel.send))
         except Exception as error:  # noqa: BLE001  # the front gets any error
             outcome = error
         self._inbox.put(_Loaded(load, began, self._clock(), outcome))

@@ -155,6 +155,12 @@ class Engine:
         """Count its silence from now."""
         self._last_message = self._clock()
 
+    def excuse(self, seconds: float) -> None:
+        """Do not count the last ``seconds``, in which this process was stopped, and perhaps the engine too."""
+        self.end_silence()  # its messages since then are not read yet
+        self._load_began += seconds
+        self._outstanding = {number: began + seconds for number, began in self._outstanding.items()}
+
     def stop(self) -> None:
         """Ask it to end."""
         self.loss = Loss.STOPPED
@@ -450,8 +456,9 @@ class Supervisor:
         while True:
             asleep = self._clock()
             await asyncio.sleep(_WATCH_SECONDS)
-            if self._clock() - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
-                engine.end_silence()  # our own process was stopped, and messages since then are not read yet
+            overslept = self._clock() - asleep - _WATCH_SECONDS
+            if overslept > _OVERSLEPT_SECONDS:
+                engine.excuse(overslept)
             elif engine.is_stuck(self._timeout):
                 break
         log.error("engine stuck", extra={"pid": engine.pid, "device": engine.name})

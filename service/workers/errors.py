@@ -4,7 +4,6 @@ from service.demand import DemandError
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,
-    DispatchError,
     DrainingError,
     EngineLostError,
     ModelNotReadyError,
@@ -18,20 +17,12 @@ _REFUSALS = {
     kind.__name__: kind for kind in (OverloadedError, DrainingError, ModelNotReadyError, DeadlineExceededError)
 }
 _FAILURES = {kind.__name__: kind for kind in (EngineLostError, DeviceMemoryError, TranscriptionFailedError)}
-_WITHDRAWN = "withdrawn"
 
 
 def failed(call: int, error: BaseException) -> Failed:
     """Return the message for an error."""
-    kind, message = type(error).__name__, str(error)
-    match error:
-        case RefusedError():
-            return Failed(call, kind, message, error.retry_after)
-        case DispatchError():
-            return Failed(call, kind, message)
-        case DemandError():
-            return Failed(call, kind, message, error.retry_after)
-    return Failed(call, _WITHDRAWN, message)
+    retry_after = error.retry_after if isinstance(error, RefusedError | DemandError) else None
+    return Failed(call, type(error).__name__, str(error), retry_after)
 
 
 def error_of(message: Failed) -> Exception:
@@ -43,4 +34,4 @@ def error_of(message: Failed) -> Exception:
         return _FAILURES[kind](text)
     if kind == DemandError.__name__:
         return DemandError(text, retry_after or 1)
-    return RuntimeError(f"the main process failed: {text}")
+    return RuntimeError(f"the main process failed: {kind}: {text}")

@@ -78,7 +78,7 @@ class Forwarder:
         try:
             try:
                 await self._relay(call, receive, send, receiving)
-            except asyncio.CancelledError:  # the service ends, and the main process answers that
+            except asyncio.CancelledError:  # the service ends: after `End`, the main process sends a last answer
                 self._send(End(call))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._relay(call, receive, send, receiving), _CLOSE_SECONDS)

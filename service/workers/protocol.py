@@ -7,7 +7,7 @@ A worker numbers what it asks for. The main process answers each `GetOrLoad`, `A
 `UseAudio` once, and holds what it granted until the worker sends `End`; each `Grow` once, for which the `End` of the
 recording's `Accept` is enough; and each `Transcribe` and `Identify` once, also after an `End`, which withdraws it. A
 request that the worker passes on is ASGI in messages: `Forward` begins it, each `WantBody` asks for the next
-`BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by `PieceWritten`, and `ForwardEnded` is the last.
+`BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by `PieceWritten`, and `ForwardEnded` ends it.
 """
 
 import msgspec
@@ -57,7 +57,7 @@ class GetOrLoad(Tagged, frozen=True):
 
 
 class Accept(Tagged, frozen=True):
-    """Gate 2 for a recording with several messages."""
+    """Ask gate 2 about a recording whose parts follow, in messages of their own."""
 
     call: int
     model: str
@@ -81,14 +81,14 @@ class AcquireRoom(Tagged, frozen=True):
 
 
 class UseKey(Tagged, frozen=True):
-    """A request in the limits of its key."""
+    """Count a request in the limits of its key."""
 
     call: int
     name: str
 
 
 class UseAudio(Tagged, frozen=True):
-    """A recording in the limits of its key."""
+    """Count a recording in the limits of its key."""
 
     call: int
     name: str
@@ -96,7 +96,7 @@ class UseAudio(Tagged, frozen=True):
 
 
 class PartEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a recording; see `service.dispatch.queue.Part`.
+    """A part of a recording; see `service.dispatch.utterance.Part`.
 
     Attributes:
         offset: place of its samples in the memory, in samples.
@@ -185,7 +185,7 @@ class BodyPiece(Tagged, frozen=True):
 
 
 class Disconnected(Tagged, frozen=True):
-    """The client of a forwarded request left."""
+    """The client of a forwarded request left, or the worker is done with it."""
 
     call: int
 
@@ -267,9 +267,9 @@ class LimitReached(Tagged, frozen=True):
 
     Attributes:
         call: its number.
-        message: of the error, as the next two.
-        retry_after: seconds.
-        should_retry: see `RequestError`.
+        message: see `RequestError`, as for the next two.
+        retry_after: in seconds.
+        should_retry: whether clients should try again.
         levels: as in `Granted`.
     """
 

@@ -86,7 +86,7 @@ class Calls:
 
 
 class RemoteModel(ServedModel):
-    """A model of the main process, which counts the requests of this process among its users."""
+    """A model of the main process, where all requests of this process count as one user."""
 
     calls: Calls
 
@@ -143,7 +143,7 @@ class RemoteCore:
         try:
             reply = await self.calls.begin(GetOrLoad(call, name))
             assert isinstance(reply, Granted)
-            # Not `find`: it may be leaving already, but not before this request is answered.
+            # Not by `find`: it may be leaving already, but stays until this request is answered.
             if reply.model is None or reply.model not in self.catalog:
                 return None
             model = self.catalog[reply.model]
@@ -214,7 +214,7 @@ class RemoteQueue:
     async def accept(
         self, model: str, seconds: float, *, is_single: bool, is_background: bool
     ) -> AsyncIterator[AcceptedRecording]:
-        """Gate 2: at once, or with the samples if they are all in one message."""
+        """Gate 2: at once, or if a single message has all samples, when that arrives."""
         assert not is_background
         if is_single:
             yield RemoteRecording(self._calls, self._arena, None, seconds)
@@ -282,7 +282,7 @@ class RemoteRecording:
         return reply.probabilities
 
     def _entry(self, part: Part) -> PartEntry:
-        """Put the samples of a part where the main process reads them, and return what it needs to know of it."""
+        """Put the samples of a part where the main process reads them, and return the part for a message."""
         left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
         trace = current()
         traceparent = None if trace is None else str(trace.traceparent)
@@ -294,8 +294,8 @@ class RemoteRecording:
     async def _reply(self, message: Transcribe | Identify) -> Reply:
         """Send a message about a part, wait for the reply, and free its samples."""
         reply = self.calls.begin(message)
-        # The main process replies in any case, and does not read the samples afterwards, unless they were withdrawn
-        # while it wrote a batch, whose transcript is dropped.
+        # The main process replies in any case, and reads the samples no more, unless the part was withdrawn while its
+        # batch was written to the staging; then its transcript is dropped.
         reply.add_done_callback(lambda _: self.arena.free(message.part.offset))
         try:
             return await asyncio.shield(reply)

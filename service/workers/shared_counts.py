@@ -1,7 +1,7 @@
 """Counts and figures that all processes read without asking each other, in memory that they map.
 
-Each process writes its own row only, and a sum over all rows is the count of the service. Two processes that add at the
-same time may exceed a limit by one request each; gate 2, in the main process, is exact. The main process clears the row
+Each process writes its own row only, and a sum over all rows is the count of the service. Processes that add at the
+same time may each exceed a limit by one request; gate 2, in the main process, is exact. The main process clears the row
 of a worker that ended.
 """
 
@@ -46,7 +46,7 @@ class SharedCounts:
         requests: admitted by each process, (processes,).
         stored_bytes: of uploads, (processes,).
         connections: that are open, (processes,).
-        by_network: the same for each hash of a network, (processes, hashes).
+        by_network: open connections by the hash of their network, (processes, hashes).
     """
 
     def __init__(self, descriptor: int, processes: int, row: int) -> None:

@@ -32,7 +32,7 @@ class Stream(asyncio.Protocol, Generic[M]):
         decoder: of the messages that come.
 
     Attributes:
-        lost: done when the other end is gone.
+        lost: done when the connection has ended.
     """
 
     def __init__(self, decoder: "msgspec.msgpack.Decoder[M]") -> None:
@@ -68,7 +68,7 @@ class Stream(asyncio.Protocol, Generic[M]):
         self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Say that the other end is gone."""
+        """Say that the connection has ended."""
         if not self.lost.done():
             self.lost.set_result(None)
 

@@ -93,8 +93,8 @@ class WorkerSupervisor:
             main: what they use of this process.
 
         Raises:
-            WorkerStartError: if one of the first cannot be started, or none is left and one fails to start again and
-                again. While another worker is there, the service goes on with fewer.
+            WorkerStartError: if one fails to start before any has answered connections, or again and again while no
+                other answers any. While others do, the service goes on with fewer.
         """
         self._main = main
         catalog = main.dispatcher.catalog

@@ -80,8 +80,17 @@ def test_every_message_arrives_as_it_was_sent():
     assert heard_by_engine == [LOAD, BATCH, Unload("m"), Stop()]
 
 
-@pytest.mark.parametrize("junk", [b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5abcde", b"\0\0\0\x10abc"])
-def test_a_stream_that_ends_or_breaks_ends_the_conversation(junk):
+@pytest.mark.parametrize(
+    ("junk", "logged"),
+    [
+        (b"", ""),
+        (b"\0\0", ""),
+        (b"\xff\xff\xff\xff", "a frame of 4294967295 bytes"),
+        (b"\0\0\0\5abcde", "Expected `object`"),
+        (b"\0\0\0\x10abc", ""),
+    ],
+)
+def test_a_stream_that_ends_or_breaks_ends_the_conversation(junk, logged, caplog):
     async def front() -> list:
         ours, theirs = socket.socketpair()
         channel = await FrontChannel.open(ours)
@@ -92,3 +101,4 @@ def test_a_stream_that_ends_or_breaks_ends_the_conversation(junk):
         return heard
 
     assert asyncio.run(front()) == []
+    assert [record.reason[: len(logged)] for record in caplog.records] == [logged] * bool(logged)

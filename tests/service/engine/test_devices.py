@@ -80,3 +80,8 @@ def test_wrong_devices_are_refused(devices):
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 def test_without_a_driver_no_gpu_is_counted():
     assert count_gpus() == 0
+
+
+def test_a_setting_without_a_device_is_refused_as_such():
+    with pytest.raises(ValueError, match="no device is named"):
+        check_devices(" ,")

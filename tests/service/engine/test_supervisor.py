@@ -207,6 +207,8 @@ def test_a_front_that_was_stopped_does_not_replace_its_engine():
         heard = asyncio.Queue()
         listener.engine_heartbeat = heard.put_nowait
         engine = await listener.event("ready")
+        engine.load(load("endless"))
+        engine.take_slot(1)  # of a batch that is under way
 
         lost = 1000.0  # as if it had been stopped, and goes on
         for _ in range(3):

@@ -26,4 +26,4 @@ def test_a_part_that_is_withdrawn_before_it_begins_gets_its_reply():
 
     asyncio.run(scenario())
 
-    assert sent == [Failed(1, "withdrawn", ""), Failed(2, "withdrawn", "")]
+    assert sent == [Failed(1, "CancelledError", ""), Failed(2, "CancelledError", "")]
