@@ -58,6 +58,8 @@ class Server:
 
     Raises:
         SettingsError: if the file of keys cannot be read, or is wrong.
+        TracingError: if traces are turned on, but OpenTelemetry is not installed.
+        OSError: if the folder of jobs cannot be used, or the address cannot be listened on.
     """
 
     def __init__(self, settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
@@ -143,7 +145,7 @@ class Server:
         )
         self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
-        # First, because it may be unusable.
+        # Before the socket, which would stay open if the folder cannot be used.
         self._job_store = settings.jobs_folder and JobStore(
             settings.jobs_folder,
             max_jobs=settings.max_jobs,
@@ -279,9 +281,9 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         engine_module: the Python module of the engine process.
 
     Raises:
-        SettingsError: if the file of keys cannot be read, or is wrong.
+        SettingsError, TracingError, OSError: as `Server`.
         EngineStartError: if no engine can be started.
-        OSError: if the address cannot be listened on.
+        WorkerStartError: if no HTTP process can be started.
     """
     _raise_file_limit()
     use_few_heaps()

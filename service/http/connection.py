@@ -363,7 +363,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         if 2 * len(self.url) > MAX_HEAD_BYTES:
-            message = f"The address is longer than the {MAX_HEAD_BYTES} bytes that all of a request's head may have."
+            message = f"The head of a request may have {MAX_HEAD_BYTES} bytes, and the address is over half of that."
             self._refuse("uri_too_long", message)
         else:
             message = f"The head of a request may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers."
