@@ -170,7 +170,7 @@ class Server:
             EngineStartError: if no engine can be started.
         """
         settings = self._settings
-        log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
+        log.info("listening", extra={"url": self._url, "pid": os.getpid()})
         queue = LocalQueue(self.dispatcher)
         core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand)
         with open_front(settings, core, queue, metrics=self.metrics, access=self._access, tracer=self._tracer) as front:
@@ -222,6 +222,11 @@ class Server:
                 await asyncio.to_thread(self._tracer.close)
             await serving
             await supervising
+
+    @property
+    def _url(self) -> str:
+        host = self._settings.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def _jobs(self, transcribe: Transcribe) -> Jobs | None:
         settings = self._settings

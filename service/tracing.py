@@ -164,7 +164,7 @@ class Exporting:
             raise TracingError("traces need OpenTelemetry: pip install 'steno[tracing]'") from None
         self._api: Any = trace
         resource = Resource.create({"service.name": "steno", "service.version": version})
-        self._spans = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
+        self._spans: Any = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
 
         def tracer_with(sampler: Any) -> Any:  # noqa: ANN401  # types of a package that may not be there
             # Not the process's global provider, so that spans of other libraries do not end up here.
