@@ -67,7 +67,8 @@ class Grammars:
         for _ in range(_ATTEMPTS):
             process = self._running()
             began = time.monotonic()
-            if answer := _answer(process, json.dumps({"language": language, "phrases": list(phrases)})):
+            answer = _answer(process, json.dumps({"language": language, "phrases": list(phrases)}))
+            if answer.endswith("\n"):
                 written: list[str] = json.loads(answer)
                 return written
             _end(process)
@@ -92,7 +93,7 @@ class Grammars:
 
 
 def _answer(process: "subprocess.Popen[str]", question: str) -> str:
-    """Return the next line of a process, which is killed if it takes too long; nothing if it ended."""
+    """Return the next line of a process, which is killed if it takes too long; without its end if the process ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     too_long = threading.Timer(_SECONDS, process.kill)

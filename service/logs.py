@@ -23,9 +23,6 @@ class _JsonLines(OrjsonFormatter):
             rename_fields={"levelname": "level", "name": "logger", "message": "event", "exc_info": "error"},
         )
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
-        return _moment(record)
-
     def add_fields(
         self, log_data: dict[str, object], record: logging.LogRecord, message_dict: dict[str, object]
     ) -> None:
@@ -72,7 +69,7 @@ def configure(log_format: LogFormat, level: str) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).setLevel(logging.WARNING)
-    # It logs each request of a download, with signed addresses.
+    # The hub's client logs each request of a download, with signed addresses.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    # What it logs about a bad form is in the error that the client gets.
+    # What is logged about a bad form is in the error that the client gets.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

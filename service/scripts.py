@@ -8,8 +8,9 @@ from models.scripts import WIDE, is_bound
 # Thai, Lao, Tibetan, Myanmar, Khmer: with spaces between phrases.
 _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = re.compile(rf"[{WIDE}{_PHRASED}]")
-# Punctuation that no line may begin with.
-_CLOSING = re.compile(r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜.,;:?!%’”]")
+# Punctuation that no line may begin with, or end with.
+_CLOSING = re.compile(r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜｡｣､.,;:?!%’”]")
+_OPENING = re.compile(r"[(\[{〈《「『【〔（［｛｢‘“]")
 
 
 def width(text: str) -> int:
@@ -23,12 +24,12 @@ def width(text: str) -> int:
 
 
 def pieces(text: str) -> list[str]:
-    """Split a text where a line may end: between characters of scripts without spaces, else nowhere."""
+    """Split a text where a line may end: before and after characters of scripts without spaces, else nowhere."""
     divided: list[str] = []
     for one in text:
         before = divided[-1][-1] if divided else ""
         may_begin = _UNSPACED.match(one) or _UNSPACED.match(before)
-        if before.strip() and may_begin and not (_CLOSING.match(one) or is_bound(one)):
+        if before.strip() and may_begin and not (_CLOSING.match(one) or is_bound(one) or _OPENING.match(before)):
             divided.append(one)
         elif divided:
             divided[-1] += one

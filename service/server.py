@@ -58,6 +58,8 @@ class Server:
 
     Raises:
         SettingsError: if the file of keys cannot be read, or is wrong.
+        TracingError: if traces are turned on, but OpenTelemetry is not installed.
+        OSError: if the folder of jobs cannot be used, or the address cannot be listened on.
     """
 
     def __init__(self, settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
@@ -143,7 +145,7 @@ class Server:
         )
         self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
-        # First, because it may be unusable.
+        # Before the socket, which would stay open if the folder cannot be used.
         self._job_store = settings.jobs_folder and JobStore(
             settings.jobs_folder,
             max_jobs=settings.max_jobs,
@@ -168,7 +170,7 @@ class Server:
             EngineStartError: if no engine can be started.
         """
         settings = self._settings
-        log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
+        log.info("listening", extra={"url": self._url, "pid": os.getpid()})
         queue = LocalQueue(self.dispatcher)
         core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand)
         with open_front(settings, core, queue, metrics=self.metrics, access=self._access, tracer=self._tracer) as front:
@@ -220,6 +222,11 @@ class Server:
                 await asyncio.to_thread(self._tracer.close)
             await serving
             await supervising
+
+    @property
+    def _url(self) -> str:
+        host = self._settings.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def _jobs(self, transcribe: Transcribe) -> Jobs | None:
         settings = self._settings
@@ -279,9 +286,9 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         engine_module: the Python module of the engine process.
 
     Raises:
-        SettingsError: if the file of keys cannot be read, or is wrong.
+        SettingsError, TracingError, OSError: as `Server`.
         EngineStartError: if no engine can be started.
-        OSError: if the address cannot be listened on.
+        WorkerStartError: if no HTTP process can be started.
     """
     _raise_file_limit()
     use_few_heaps()

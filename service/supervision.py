@@ -91,7 +91,7 @@ class Restarts:
         self._failed = 0
 
     def note(self, *, has_failed: bool) -> None:
-        """Count a start that failed; another one ends the row."""
+        """Count a start that failed; one that did not ends the row."""
         self._failed = self._failed + 1 if has_failed else 0
 
     @property

@@ -89,13 +89,14 @@ class Access:
             ValueError: if two keys of a name have different limits; then nothing is replaced.
         """
         names: dict[bytes, str] = {}
-        limits: dict[str, KeyLimits | None] = {}
+        limits: dict[str, KeyLimits] = {}
         for key in keys:
-            if limits.setdefault(key.name, key.limits) != key.limits:
+            own = key.limits or self._limits
+            if limits.setdefault(key.name, own) != own:
                 raise ValueError(f"two keys of {key.name!r} have different limits, which are counted by name")
             names[self._tag(key.digest)] = key.name
         self._names = names
-        self._allowances = {name: self._allowance(name, own or self._limits) for name, own in limits.items()}
+        self._allowances = {name: self._allowance(name, own) for name, own in limits.items()}
 
     def authorize(self, headers: Headers) -> str | None:
         """Return the name of the caller's key, or None if the API is open.

@@ -82,7 +82,7 @@ class Allowance:
 
     @contextmanager
     def enter(self, retry_after: int) -> Iterator[None]:
-        """Count a request that begins now, until it is finished.
+        """Count a request that begins now, until it is finished; one that ends with 503 costs nothing of its minute.
 
         Args:
             retry_after: Retry-After for too many requests under way.
@@ -118,8 +118,7 @@ class Allowance:
         Raises:
             RequestError: if a minute's limit is used up.
         """
-        # The bucket refills bit by bit, so next to nothing counts as nothing: a client that waited would be refused
-        # again.
+        # A millionth, not 0: a client that waits just until the bucket is at 0 would be refused again.
         if self._audio is not None and self._audio.left < self._audio.limit * 1e-6:
             message = f"This key may have {self._audio.limit:g} seconds of audio transcribed a minute."
             raise _refusal(message, self._audio.seconds_until(self._audio.limit * 1e-6))
@@ -138,8 +137,8 @@ class Allowance:
     def audio(self, seconds: float) -> Iterator[None]:
         """Count the audio of a recording, unless the block fails.
 
-        It may be longer than what is left, and later recordings then wait until the bucket is refilled. So recordings
-        longer than a minute's limit are possible, and the average holds.
+        It may be longer than what is left; later recordings are then refused until the bucket is no longer overdrawn.
+        So recordings longer than a minute's limit are possible, and the average holds.
 
         Raises:
             RequestError: if nothing is left.

@@ -22,7 +22,7 @@ class Meaning(NamedTuple):
 class ErrorCode(Enum):
     """A stable name of a fault; clients get it in lower case."""
 
-    MALFORMED_REQUEST = Meaning((400,), "not HTTP/1.1")
+    MALFORMED_REQUEST = Meaning((400,), "not HTTP/1")
     MALFORMED_BODY = Meaning(
         (400,), "the body is not a complete multipart form, not JSON, or of another media type than those accepted"
     )
@@ -47,14 +47,14 @@ class ErrorCode(Enum):
     NOT_FOUND = Meaning((404,), "no such path")
     JOB_NOT_FOUND = Meaning((404,), "no such job of this key")
     METHOD_NOT_ALLOWED = Meaning((405,), "the path has no such method")
-    REQUEST_TIMEOUT = Meaning((408,), "the headers took over 10 s, or the body stopped arriving")
+    REQUEST_TIMEOUT = Meaning((408,), "the headers took too long, or the body stopped arriving")
     MODEL_EXISTS = Meaning((409,), "a model of this id is loaded already")
     MODEL_BUSY = Meaning((409,), "the model is being loaded or unloaded")
     JOB_NOT_FINISHED = Meaning((409,), "there is no result yet", is_temporary=True)
     JOB_CANCELLED = Meaning((409,), "there will be no result")
     FILE_TOO_LARGE = Meaning((413,), "the body is over the limit")
     FIELDS_TOO_LARGE = Meaning((413,), "the form without its file is over 256 KiB")
-    URI_TOO_LONG = Meaning((414,), "the address is over 32 KiB")
+    URI_TOO_LONG = Meaning((414,), "the address and the headers are over 64 KiB, the address alone over 32 KiB")
     RATE_LIMIT_EXCEEDED = Meaning(
         (429,),
         "the key has reached its limit of requests under way, or of requests or audio in a minute",
@@ -73,7 +73,7 @@ class ErrorCode(Enum):
     MODEL_LOADING = Meaning((503,), "the model is not ready yet", is_temporary=True)
     DECODING_UNAVAILABLE = Meaning((503,), "no process to decode the file can be started", is_temporary=True)
     DEADLINE_EXCEEDED = Meaning((503,), "no transcript in time", is_temporary=True)
-    ENGINE_LOST = Meaning((503,), "two engines died while they held this request, or its model was lost")
+    ENGINE_LOST = Meaning((503,), "two engines died under this request, its model was lost, or the service stopped")
 
     def __str__(self) -> str:
         """Return the code as clients get it."""

@@ -93,7 +93,7 @@ class KeyFile:
         """
         try:
             self._seen = self._state()
-            text = self._path.read_text(encoding="utf-8")
+            text = self._path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise ValueError(f"{self._path}: {reason}") from None
@@ -133,7 +133,7 @@ class KeyFile:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                keys = await in_thread_if_possible(self.refresh)  # a withdrawn key should not stay valid
+                keys = await in_thread_if_possible(self.refresh)  # without a thread, too: a key may be withdrawn
                 if keys is None:
                     continue
                 access.replace(keys)

@@ -12,7 +12,7 @@ _LEAST = 1.1754944e-38
 def token_logprobs(
     transcript: Transcript, token_bytes: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
 ) -> list[dict[str, Any]]:
-    """Describe the tokens of a transcript; their bytes, joined, are its text.
+    """Describe the tokens of a transcript; the bytes of all of them, joined, are its text.
 
     Part of a character cannot be a string: `token` shows it as U+FFFD, and `bytes` is exact.
 
@@ -41,7 +41,7 @@ def token_logprobs(
 
 
 def logprob(probability: float) -> float:
-    """Return the natural logarithm; for 0, that of the smallest float32 above 0."""
+    """Return the natural logarithm, which is never below that of the smallest normal float32."""
     return math.log(max(probability, _LEAST))
 
 

@@ -43,13 +43,14 @@ class Record:
 
     Attributes:
         request_id: the caller's own id if it sent a safe one, else a new one.
-        stages: seconds by stage: receive, decode, identify, queue, infer, respond.
+        began: when it began, by the middleware's clock.
+        stages: seconds by stage: receive, load, decode, identify, queue, infer, respond.
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
         body_bytes: size of the request's body.
         error: code of the error answer.
         caller: name of the API key.
-        model: id of its model.
+        model: id of the model.
         allowance: the caller's allowance.
         coverage: how much of the recording was transcribed, at the end.
     """

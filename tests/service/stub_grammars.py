@@ -3,12 +3,18 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 WRITTEN = {"how are you": "hru", "geht es ihnen": "25", "bonjour": "1 234"}
 
 for line in sys.stdin:
     phrases = json.loads(line)["phrases"]
     if any("today" in phrase and "fatal" in sys.argv[1] for phrase in phrases):
+        os.abort()
+    if (marker := Path(sys.argv[1])).name == "half" and not marker.exists():
+        marker.touch()
+        sys.stdout.write('["half an ans')
+        sys.stdout.flush()
         os.abort()
     answers = []
     for phrase in phrases:

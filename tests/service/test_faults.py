@@ -322,3 +322,14 @@ def test_sigterm_twice_while_the_model_loads_ends_the_service(golden, tmp_path):
 
         assert service.process.wait(PATIENCE) == 0
         wait_for(lambda: not exists(engine))
+
+
+def test_the_log_says_the_url_of_an_address_of_ipv6(tmp_path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with steno_serve(tmp_path / "log", "--model", "stub.nemo", "--host", "::1", engine=STUB_ENGINE) as service:
+        (line,) = service.events("listening")
+
+    assert line["url"].startswith("http://[::1]:")

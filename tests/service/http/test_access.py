@@ -101,6 +101,14 @@ def test_keys_of_one_name_share_a_limit_and_finished_requests_free_it():
         pass
 
 
+def test_limits_that_are_those_of_the_service_are_the_same_limits():
+    limits = KeyLimits(max_requests=1)
+
+    access = Access([Key("alice", digest(KEY), limits), Key("alice", digest(OTHER))], limits, is_open=False)
+
+    assert access.allowance("alice").limits == limits
+
+
 def test_two_limits_for_one_name_are_refused():
     keys = [Key("alice", digest(KEY), KeyLimits(max_requests=1)), Key("alice", digest(OTHER))]
 

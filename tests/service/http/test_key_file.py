@@ -37,6 +37,13 @@ def test_a_line_is_a_key_and_may_limit_it():
     ]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(ALICE, encoding="utf-8-sig")
+
+    assert KeyFile(path, [], DEFAULT).read() == [Key("alice", digest(KEY), None)]
+
+
 @pytest.mark.parametrize(
     ("line", "fault"),
     [

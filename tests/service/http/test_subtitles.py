@@ -173,10 +173,12 @@ def test_a_sentence_that_is_one_word_is_divided_between_characters_and_shares_it
         ("ที่นี่", ["ที่", "นี่"]),
         ("スゞﾊｯ", ["スゞ", "ﾊｯ"]),
         ("hello", ["hello"]),
+        ("说「好」", ["说", "「好」"]),
+        ("ｱ｢ｲ｣｡", ["ｱ", "｢ｲ｣｡"]),
         (" 你好", [" 你", "好"]),
     ],
 )
-def test_a_line_ends_between_characters_but_begins_with_no_mark(text, expected):
+def test_a_line_ends_between_characters_but_begins_with_no_mark_and_ends_with_no_opening_bracket(text, expected):
     assert pieces(text) == expected
 
 

@@ -160,6 +160,11 @@ def test_a_process_of_grammars_that_is_killed_costs_no_answer(service):
     assert post(service, GERMAN).json() == expected
 
 
+def test_a_process_that_ends_within_an_answer_costs_none(tmp_path):
+    with serving(**SETTINGS, grammar_cache=str(tmp_path / "half")) as service:
+        assert "25" in post(service, GERMAN).json()["text"]
+
+
 @pytest.mark.long
 def test_nemos_own_grammars_write_english(tmp_path, monkeypatch):
     pytest.importorskip(PACKAGE)
