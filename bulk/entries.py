@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from bulk.errors import JobError
-from bulk.storage import absolute, file_system, is_url, reading
+from bulk.storage import absolute, file_system, is_url, reading, store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def entries(source: str) -> list[Entry]:
     Args:
         source: the path or URL of a file with one JSON object a line (``audio``, or ``audio_filepath`` as NeMo's
             manifests have it, relative to the manifest; ``duration`` in seconds if it is known), or of a folder, in
-            which every file with a recording's suffix counts.
+            which every file with a recording's suffix counts, unless hidden.
 
     Raises:
         JobError: if it cannot be read, naming the line, or holds no recording.
@@ -83,14 +83,18 @@ def entries(source: str) -> list[Entry]:
 def _is_folder(source: str) -> bool:
     if not is_url(source):
         return Path(source).is_dir()
-    system, path = file_system(source)
-    return bool(system.isdir(path))
+    with store_errors(source):
+        system, path = file_system(source)
+        is_folder = bool(system.isdir(path))
+    return is_folder
 
 
 def _of_folder(source: str) -> Iterator[Entry]:
     if is_url(source):
-        system, root = file_system(source)
-        for path, info in system.find(root, detail=True).items():
+        with store_errors(source):
+            system, root = file_system(source)
+            found = system.find(root, detail=True)
+        for path, info in found.items():
             name = path[len(root) :].lstrip("/")
             if info["type"] == "file" and _is_recording(name):
                 yield Entry(_written(name), system.unstrip_protocol(path), _seconds(name, info.get("size")))
@@ -117,7 +121,7 @@ def _of_manifest(source: str) -> Iterator[Entry]:
         for number, line in _lines(lines):
             try:
                 yield _entry(source, json.loads(line))
-            except (ValueError, RecursionError) as error:
+            except (ValueError, OverflowError, RecursionError) as error:
                 raise JobError(f"{source}, line {number}: {error}") from error
 
 

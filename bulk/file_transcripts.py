@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
+from bulk.errors import JobError
 from bulk.parallel import ParallelTranscriber
 from bulk.storage import fetched
 from models.prompt import Prompt
@@ -91,7 +92,7 @@ class Failed:
 class _Part:
     """A part of a channel: its start and stop in seconds, and how much of it the next part shares.
 
-    Only the last part of a channel has the length of the file, and may be the last part of the file.
+    The last part of a channel has the length of the file; that of the last channel ends the file. Others have neither.
     """
 
     start: float
@@ -109,6 +110,9 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
         model: the model.
         locations: paths or URLs of the files. At most a few batches of them, or of their parts, are held in memory.
         options: how the files are transcribed.
+
+    Raises:
+        JobError: if no decoding process can be started, or the model does not work in the dtype chosen for it.
     """
     for outcome in _outcomes(model, locations, options, by_channel=False):
         yield outcome if isinstance(outcome, Failed) else outcome[0]
@@ -197,7 +201,10 @@ class _Languages:
 def _parts(
     decoded: Iterable[Channels | Failed], whole: float, longest: float, *, skips_silent: bool
 ) -> Iterator[_Part | Failed]:
-    """Yield the parts of each channel: one of at most ``whole`` seconds has one, one without speech an empty one."""
+    """Yield the parts of each channel.
+
+    A silent channel, if those are skipped, and a cut one without speech have one empty part.
+    """
     for channels in decoded:
         if isinstance(channels, Failed):
             yield channels
@@ -251,12 +258,14 @@ def _decoded(locations: Iterable[str], rate: int, options: Options, *, by_channe
         decoders.close()
         threads.shutdown()
         for future in pending:
-            if not future.cancelled() and not isinstance(left_over := future.result(), Failed):
+            # A file whose decoder was closed may have raised an error.
+            if not (future.cancelled() or future.exception() or isinstance(left_over := future.result(), Failed)):
                 left_over.close()
 
 
 def _decode(decoders: DecodePool, location: str, rate: int, options: Options, *, by_channel: bool) -> Channels | Failed:
     from audio.channels import Channels
+    from audio.pool import NoChildError
     from audio.recording import StorageFullError
 
     with ExitStack() as unless_decoded:
@@ -268,6 +277,8 @@ def _decode(decoders: DecodePool, location: str, rate: int, options: Options, *,
             return Failed(str(error))
         except OSError as error:
             return Failed(error.strerror or str(error))
+        except NoChildError as error:
+            raise JobError(str(error)) from error
         unless_decoded.pop_all()
     return channels
 

@@ -23,7 +23,7 @@ _MOST_IMBALANCE = 1.1
 
 
 class ParallelTranscriber:
-    """Transcribes with one model: on a CPU on several threads, as processors that share a product wait for each other.
+    """Transcribes with one model. On a CPU several threads do: in one matrix product, processors wait for each other.
 
     What is computed at the same time has ``batch_seconds`` of audio and padding in all. On a GPU there is one thread,
     the caller's. Use it in a ``with`` statement, which ends the threads: at once after an error or Ctrl-C.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -32,21 +33,39 @@ def file_system(location: str) -> tuple[Any, str]:
     """Return fsspec's file system of a URL, and the path in it.
 
     Raises:
-        JobError: if there is no such file system, or its package is not installed.
+        OSError: if there is no such file system, or its package is not installed.
     """
     from fsspec.core import url_to_fs
 
     try:
         return cast("tuple[Any, str]", url_to_fs(location))
     except (ImportError, ValueError) as error:
-        raise JobError(f"{location}: {error}") from error
+        raise OSError(str(error)) from error
+
+
+@contextmanager
+def store_errors(location: str) -> Iterator[None]:
+    """Raise an OSError that says why, whatever the client of an object store raises.
+
+    Args:
+        location: what is read or written.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        # Clients say no more than the path.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location) from error
+    except (OSError, JobError):
+        raise
+    except Exception as error:  # clients have errors of their own
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def fetched(location: str) -> BinaryIO:
     """Open a recording as a seekable file with a descriptor; a remote one is copied to an unnamed file.
 
     Raises:
-        OSError: if it cannot be read; errors of the object store's client become one that says why.
+        OSError: if it cannot be read.
     """
     if not is_url(location):
         return Path(location).open("rb")
@@ -72,14 +91,10 @@ def reading(location: str) -> Iterator[BinaryIO]:
         with Path(location).open("rb") as file:
             yield file
         return
-    try:
+    with store_errors(location):
         system, path = file_system(location)
         with system.open(path, "rb") as file:
             yield file
-    except OSError:
-        raise
-    except Exception as error:  # clients of object stores have errors of their own
-        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 class Folder:
@@ -101,10 +116,11 @@ class Folder:
         if not is_url(self.location):
             folder = Path(self.location)
             return {path.name for path in folder.iterdir() if path.is_file()} if folder.exists() else set()
-        system, path = file_system(self.location)
-        system.invalidate_cache()
         try:
-            found = system.ls(path, detail=True)
+            with store_errors(self.location):
+                system, path = file_system(self.location)
+                system.invalidate_cache()
+                found = system.ls(path, detail=True)
         except FileNotFoundError:
             return set()
         return {info["name"].rsplit("/", 1)[-1] for info in found if info["type"] == "file"}
@@ -125,10 +141,11 @@ class Folder:
             OSError: if it cannot be written.
         """
         if is_url(self.location):
-            system, path = file_system(f"{self.location}/{name}")
-            system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            # Object stores show an object only when all of it has arrived.
-            system.pipe_file(path, content)
+            with store_errors(self.location):
+                system, path = file_system(f"{self.location}/{name}")
+                system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+                # Object stores show an object only when all of it has arrived.
+                system.pipe_file(path, content)
             return
         target = Path(self.location, name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +162,6 @@ class Folder:
 
     def tidy(self) -> None:
         """Remove the unfinished files of writers that were killed."""
-        for name in self.names() if not is_url(self.location) else ():
-            if name.startswith(".") and name.endswith(_PARTIAL):
-                Path(self.location, name).unlink(missing_ok=True)
+        if not is_url(self.location):
+            for partial in Path(self.location).rglob(f".*{_PARTIAL}"):
+                partial.unlink(missing_ok=True)

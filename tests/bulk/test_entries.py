@@ -112,6 +112,7 @@ def test_a_recording_that_is_listed_twice_is_one(manifest):
         ({"audio": "\ud83c.wav", "duration": 1}, "surrogates not allowed"),
         ({"audio": "a\0.wav"}, "'audio' must be the path or the URL of a recording"),
         ({"audio": "a.wav", "duration": -1}, "'duration' must be a number of seconds above 0"),
+        ({"audio": "a.wav", "duration": 10**400}, "too large"),
         ({"audio": "a.wav", "duration": True}, "'duration' must be a number of seconds above 0"),
         ('{"audio": "a.wav", "duration": NaN}', "'duration' must be a number of seconds above 0"),
         ({"audio": "a.wav", "duration": 4, "offset": 60}, "'offset' is not supported"),
@@ -134,6 +135,17 @@ def test_a_missing_or_empty_source_is_an_error(tmp_path):
     }.items():
         with pytest.raises(JobError, match=error):
             entries(str(source))
+
+
+def test_errors_in_an_object_store_are_said_as_those_of_files_are():
+    with pytest.raises(JobError) as raised:
+        entries("memory://nothing/manifest.jsonl")
+    assert str(raised.value) == "memory://nothing/manifest.jsonl: No such file or directory"
+
+    fsspec.filesystem("memory").pipe({"/wrong/manifest.jsonl": b"{}"})
+    with pytest.raises(JobError) as raised:
+        entries("memory://wrong/manifest.jsonl")
+    assert str(raised.value).startswith("memory://wrong/manifest.jsonl, line 1: 'audio' must be")
 
 
 def test_a_store_that_fsspec_does_not_know_is_an_error():

@@ -1,17 +1,22 @@
 """Many files are transcribed in order, a few batches at a time."""
 
+import shutil
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 import soundfile
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
+from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Transcript
 from models.transcript import Word
+from tests.audio.media_files import media
 from tests.audio.sound_files import encoded
 
 CPU = torch.device("cpu")
@@ -69,6 +74,27 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
     outcomes.close()
 
     assert taken_for_the_first < 20
+
+
+@pytest.fixture
+def outcomes_without_decoding_processes(tmp_path, monkeypatch):
+    """The outcomes of a file that needs no decoding process, one that needs it, and one that does not."""
+    (tmp_path / "a.wav").write_bytes(encoded(np.zeros(8000), 8000))
+    (tmp_path / "b.webm").write_bytes(media(np.zeros(48_000), 48_000, "webm", "libopus"))
+    paths = [str(tmp_path / name) for name in ("a.wav", "b.webm", "a.wav")]
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    return transcribe_files(LengthModel(), paths, Options(batch_seconds=0.1, threads=1))
+
+
+def test_a_machine_that_starts_no_decoding_process_ends_the_job(outcomes_without_decoding_processes):
+    assert next(outcomes_without_decoding_processes).transcript.text == "8000"
+    with pytest.raises(JobError, match="does not start"):
+        next(outcomes_without_decoding_processes)
+
+
+def test_files_that_are_no_longer_wanted_raise_nothing(outcomes_without_decoding_processes):
+    next(outcomes_without_decoding_processes)
+    outcomes_without_decoding_processes.close()
 
 
 @dataclass

@@ -4,6 +4,7 @@ import json
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from bulk.entries import Entry
 from bulk.errors import JobError
@@ -99,12 +100,31 @@ def test_shards_without_their_job_are_not_overwritten(folder):
 def test_the_end_is_written_and_what_killed_writers_left_is_removed(tmp_path):
     folder = Folder(str(tmp_path))
     job = begin(folder)
-    (tmp_path / ".shard-000000.jsonl.0123.partial").write_text("half")
+    left_over = (tmp_path / ".shard-000000.jsonl.0123.partial", tmp_path / "_job/.settings.json.0123.partial")
+    for partial in left_over:
+        partial.write_text("half")
 
     job.end({"recordings": 10})
 
     assert json.loads(folder.read("_job/summary.json")) == {"recordings": 10}
-    assert folder.names() == set()
+    assert not any(partial.exists() for partial in left_over)
+
+
+class LockedStore(MemoryFileSystem):
+    protocol = "locked"
+
+    def ls(self, path, detail=True, **_):
+        raise RuntimeError("no password")
+
+
+@pytest.mark.parametrize(
+    ("location", "why"), [("teapot://out", "Protocol not known"), ("locked://out", "RuntimeError: no password")]
+)
+def test_an_object_store_that_cannot_be_used_is_an_error(location, why):
+    fsspec.register_implementation("locked", LockedStore, clobber=True)
+
+    with pytest.raises(JobError, match=f"^{location}: {why}"):
+        begin(Folder(location))
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
