@@ -61,6 +61,11 @@ def test_a_vocabulary_too_large_for_its_sentences_is_refused():
         new_vocabulary(["only this"], 5000)
 
 
+def test_a_folder_is_refused_with_what_has_labels(tmp_path):
+    with pytest.raises(RecipeError, match=r"is a folder, and not a SentencePiece model or a \.nemo checkpoint"):
+        read_vocabulary(tmp_path)
+
+
 @pytest.mark.parametrize(
     "name", ["there_is_no.model", "there_is_no.nemo", "empty.model", "nonsense.model", "nonsense.nemo"]
 )
