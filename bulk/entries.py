@@ -85,8 +85,7 @@ def _is_folder(source: str) -> bool:
         return Path(source).is_dir()
     with store_errors(source):
         system, path = file_system(source)
-        is_folder = bool(system.isdir(path))
-    return is_folder
+        return bool(system.isdir(path))
 
 
 def _of_folder(source: str) -> Iterator[Entry]:
@@ -97,16 +96,16 @@ def _of_folder(source: str) -> Iterator[Entry]:
         for path, info in found.items():
             name = path[len(root) :].lstrip("/")
             if info["type"] == "file" and _is_recording(name):
-                yield Entry(_written(name), system.unstrip_protocol(path), _seconds(name, info.get("size")))
+                yield Entry(written(name), system.unstrip_protocol(path), _seconds(name, info.get("size")))
         return
     folder = Path(absolute(source))
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if _is_recording(name) and path.is_file():
-            yield Entry(_written(name), str(path), _seconds(name, path.stat().st_size))
+            yield Entry(written(name), str(path), _seconds(name, path.stat().st_size))
 
 
-def _written(name: str) -> str:
+def written(name: str) -> str:
     """Return a name that can be written as UTF-8; file names may hold other bytes."""
     return name.encode("utf-8", "backslashreplace").decode()
 
@@ -146,7 +145,7 @@ def _entry(manifest: str, fields: object) -> Entry:
         raise ValueError("'duration' must be a number of seconds above 0")
     os.fsencode(audio)  # an error of this line if no file can have the name
     location = audio if is_url(audio) else _beside(manifest, audio)
-    return Entry(_written(audio), location, _size_in_seconds(location) if seconds is None else float(seconds))
+    return Entry(written(audio), location, _size_in_seconds(location) if seconds is None else float(seconds))
 
 
 def _is_length(value: object) -> bool:

@@ -2,4 +2,4 @@
 
 
 class JobError(Exception):
-    """The input cannot be read, the output cannot be written, or the machine cannot do the work. The message is one line."""
+    """Input cannot be read, output cannot be written, or the machine cannot do the work. The message is one line."""

@@ -31,11 +31,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "shards in a folder or under a prefix. A recording that fails is a row with its error. Run it again after it "
         "was killed: finished shards are kept. The last line is one JSON object.",
     )
-    parser.add_argument("input", metavar="INPUT", help="JSON Lines with audio and, better, duration; or a folder")
+    parser.add_argument("input", metavar="INPUT", help="JSON Lines with audio and, if known, duration; or a folder")
     parser.add_argument(
         "output", metavar="OUTPUT", help="folder for this job alone; like INPUT, a path or an fsspec URL"
     )
-    parser.add_argument("--format", choices=tuple(FORMATS), default="jsonl")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="jsonl", help="of the shards (default: jsonl)")
     parser.add_argument(
         "--detail",
         choices=DETAILS,

@@ -1,5 +1,5 @@
-"""The error of a command that cannot start."""
+"""The error of a command that cannot go on."""
 
 
 class CommandError(Exception):
-    """Wrong usage, or an unreadable checkpoint or manifest. The message is one line for the terminal."""
+    """Wrong usage, or a file that cannot be read or written. The message is one line for the terminal."""

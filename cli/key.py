@@ -1,6 +1,7 @@
 """`steno key`: a new API key."""
 
 import argparse
+import re
 import secrets
 import sys
 
@@ -9,6 +10,9 @@ from cli.model_options import Subparsers
 
 # Digests have no salt, which is safe only for keys that cannot be guessed.
 _SHORTEST = 20
+# Clients cannot send other characters in a header.
+_KEY = re.compile(rf"[!-~]{{{_SHORTEST},}}")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -31,12 +35,14 @@ def run(args: argparse.Namespace) -> int:
     """Print a key and its entry."""
     from service.http.access import digest
 
-    if not args.name.replace("-", "").replace("_", "").isalnum():
-        raise CommandError(f"{args.name!r} is no name for a key; use letters, digits, - and _")
+    if not _NAME.fullmatch(args.name):
+        raise CommandError(f"{args.name!r} is no name for a key; use a to z, A to Z, digits, - and _")
     if args.stdin:
         key = sys.stdin.readline().strip()
-        if len(key) < _SHORTEST or any(character.isspace() for character in key):
-            raise CommandError(f"a key has no spaces and at least {_SHORTEST} characters: short ones can be guessed")
+        if not _KEY.fullmatch(key):
+            raise CommandError(
+                f"a key has ASCII characters without spaces, at least {_SHORTEST}: short ones can be guessed"
+            )
     else:
         key = f"sk-steno-{secrets.token_urlsafe(32)}"
         print(key)

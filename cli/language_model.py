@@ -25,7 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="+",
         default=[2, 3, 4],
         metavar="N",
-        help="how often n-grams of 2, 3 and more tokens must occur in the text to be kept (default: 2 3 4)",
+        help="least occurrences of n-grams that are kept, one N for each length from 2 tokens up (default: 2 3 4)",
     )
     parser.add_argument(
         "--weight", type=positive, default=0.4, metavar="X", help="weight in the search (default: %(default)g)"

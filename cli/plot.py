@@ -24,7 +24,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "logs (docs/training.md). Needs matplotlib: pip install 'steno[plots]'.",
     )
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run, of `steno train --out`")
-    parser.add_argument("--out", metavar="FILE", type=Path, default=Path("plot.svg"), help=".svg, .png or .pdf")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path("plot.svg"), help=".svg, .png or .pdf (default: %(default)s)"
+    )
     parser.set_defaults(run=run)
 
 

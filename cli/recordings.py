@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from bulk.entries import entries
+from bulk.entries import entries, written
 from bulk.storage import is_url
 from cli.errors import CommandError
 
@@ -46,19 +46,20 @@ def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
         CommandError: if standard input is meant and is a terminal.
     """
     with tempfile.TemporaryDirectory(prefix="steno-") as folder:
-        found = [one for argument in arguments for one in _of(argument, Path(folder))]
+        found = [one for argument in dict.fromkeys(arguments) for one in _of(argument, Path(folder))]
         yield list({one.location: one for one in found}.values())
 
 
 def _of(argument: str, folder: Path) -> list[Recording]:
     if argument == PIPE:
         return [_of_pipe(folder)]
+    name = written(argument)
     if is_url(argument):
-        return [Recording(argument, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]
+        return [Recording(name, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]
     if not Path(argument).is_dir():
-        return [Recording(argument, argument, PurePosixPath(Path(argument).name))]
+        return [Recording(name, argument, PurePosixPath(Path(argument).name))]
     inside = sorted(entries(argument), key=lambda entry: entry.audio)
-    return [Recording(str(Path(argument, one.audio)), one.location, PurePosixPath(one.audio)) for one in inside]
+    return [Recording(str(Path(name, one.audio)), one.location, PurePosixPath(one.audio)) for one in inside]
 
 
 def _of_pipe(folder: Path) -> Recording:

@@ -37,6 +37,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and value:
         return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
-    return "unset" if value is None else str(value)
+    return "unset" if value in (None, ()) else str(value)

@@ -3,13 +3,13 @@
 import argparse
 import hashlib
 import math
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.model_options import Subparsers
 from cli.numbers import count, positive, share, whole
+from service.resources import processors
 
 if TYPE_CHECKING:
     from training.synthesis.collection import Collection
@@ -45,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--kokoro-model", type=Path, metavar="FILE", help="Kokoro's network (.onnx)")
     parser.add_argument("--kokoro-styles", type=Path, metavar="FILE", help="the styles that its voices are mixed of")
     parser.add_argument(
-        "--jobs", type=count, default=_cores(), metavar="N", help="synthesizers that run at a time (default: cores)"
+        "--jobs", type=count, default=processors(), metavar="N", help="synthesizers that run at a time (default: cores)"
     )
     parser.set_defaults(run=run)
 
@@ -109,7 +109,3 @@ def _report(collection: "Collection", tally: "Tally") -> None:
 
 def _patterns(text: str) -> list[str]:
     return [pattern.strip() for pattern in text.split(",")]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -25,6 +25,24 @@ def test_help_lists_the_commands_and_the_exit_statuses(capsys):
     assert all(word in out for word in ("transcribe", "eval", "info", "serve", "exit status:", "130  interrupted"))
 
 
+def test_help_needs_no_processor_affinity_which_macos_lacks(capsys, monkeypatch):
+    monkeypatch.delattr("os.sched_getaffinity")
+
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["--help"])
+
+    assert exit_.value.code == 0
+
+
+def test_help_says_which_settings_of_the_service_are_unset(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert "unset: open to all. (default: unset)" in out
+    assert "(default: )" not in out
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["transcribe", "--help"], ["eval", "--help"]])
 def test_help_and_version_do_not_wait_for_heavy_packages(arguments):
     script = (

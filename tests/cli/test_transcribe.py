@@ -1,6 +1,7 @@
 """`steno transcribe` prints a line for each recording and goes on after a bad one."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -184,10 +185,18 @@ def test_a_process_exits_with_the_status_and_shows_no_progress_to_a_pipe(golden,
     assert done.stderr == f"{tmp_path / 'none.wav'}: No such file or directory\n"
 
 
+def test_a_name_that_is_no_text_is_written_all_the_same(transcribe, clips, tmp_path, capsys):
+    path = tmp_path / os.fsdecode(b"caf\xe9.wav")
+    shutil.copyfile(clips[0], path)
+
+    assert transcribe(str(path), "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["audio"] == str(tmp_path / r"caf\udce9.wav")
+
+
 @pytest.mark.slow
-def test_a_pipe_is_read(golden, clips, expected):
+def test_a_pipe_is_read_once(golden, clips, expected):
     command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe"]
-    command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", "-"]
+    command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", "-", "-"]
     with Path(clips[0]).open("rb") as clip:
         done = subprocess.run(command, stdin=clip, capture_output=True, text=True)
 
