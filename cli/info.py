@@ -49,7 +49,7 @@ def _info(model: str) -> dict[str, Any]:
 
 
 def _budgets(model: str) -> dict[str, float]:
-    """Return the batch budgets that engines measured for a checkpoint, in seconds, by device, dtype and so on."""
+    """Return the batch budgets that engines measured for a checkpoint, in audio-seconds, by what they depend on."""
     from models import bundled, checkpoint_path
     from service.engine.budgets import BudgetCache
     from service.engine.identity import identity
