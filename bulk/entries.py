@@ -120,6 +120,8 @@ def _of_manifest(source: str) -> Iterator[Entry]:
         for number, line in _lines(lines):
             try:
                 yield _entry(source, json.loads(line))
+            except UnicodeDecodeError as error:
+                raise JobError(f"{source}: not a text file") from error
             except (ValueError, OverflowError, RecursionError) as error:
                 raise JobError(f"{source}, line {number}: {error}") from error
 

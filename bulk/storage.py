@@ -62,17 +62,25 @@ def store_errors(location: str) -> Iterator[None]:
 
 
 def fetched(location: str) -> BinaryIO:
-    """Open a recording as a seekable file with a descriptor; a remote one is copied to an unnamed file.
+    """Open a recording as a seekable file with a descriptor; a remote one and a pipe are copied to an unnamed file.
 
     Raises:
         OSError: if it cannot be read.
     """
-    if not is_url(location):
-        return Path(location).open("rb")
+    if is_url(location):
+        with reading(location) as remote:
+            return _copied(remote)
+    file = Path(location).open("rb")  # noqa: SIM115  # closed by the caller
+    if file.seekable():
+        return file
+    with file:
+        return _copied(file)
+
+
+def _copied(file: BinaryIO) -> BinaryIO:
     copy = tempfile.TemporaryFile()  # noqa: SIM115  # closed by the caller
     try:
-        with reading(location) as file:
-            shutil.copyfileobj(file, copy, 1 << 20)
+        shutil.copyfileobj(file, copy, 1 << 20)
         copy.seek(0)
     except BaseException:
         copy.close()

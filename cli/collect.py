@@ -16,7 +16,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; missing ones are left out")
     parser.add_argument(
-        "--beside", required=True, metavar="CORPUS", help="folder of a corpus; what its other splits hold is left out"
+        "--beside",
+        required=True,
+        metavar="CORPUS",
+        help="folder of a corpus; its clips are left out, and speakers and sentences of its splits other than train",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips go")
     parser.set_defaults(run=run)

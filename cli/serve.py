@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or Ctrl-C; returns the exit status: 0, or 2 for a setting or a checkpoint that is wrong."""
+    """Serve until SIGTERM or Ctrl-C; returns the exit status: 0, or 2 if it cannot serve."""
     # Imported here, because the settings import pydantic, which is slow.
     from service import logs, server
     from service.engine.supervisor import EngineStartError

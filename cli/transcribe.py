@@ -112,6 +112,8 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
         for path, form in zip(paths[one.location], wanted, strict=True):
             _write_whole(path, _render(args, one, outcome, form) + "\n")
 
+    if left:
+        args.output_dir.mkdir(parents=True, exist_ok=True)  # an error now, not after the first transcripts
     failures = _transcribe(args, left, take) if left else 0
     print(f"{len(left) - failures} written, {skipped} skipped, {failures} failed", file=sys.stderr)
     return 1 if failures else 0

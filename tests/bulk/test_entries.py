@@ -137,6 +137,13 @@ def test_a_missing_or_empty_source_is_an_error(tmp_path):
             entries(str(source))
 
 
+def test_a_recording_is_no_manifest(tmp_path):
+    (tmp_path / "a.mp3").write_bytes(b"\xff\xfb\x90")
+
+    with pytest.raises(JobError, match=r"a\.mp3: not a text file"):
+        entries(str(tmp_path / "a.mp3"))
+
+
 def test_errors_in_an_object_store_are_said_as_those_of_files_are():
     with pytest.raises(JobError) as raised:
         entries("memory://nothing/manifest.jsonl")

@@ -1,5 +1,6 @@
 """Many files are transcribed in order, a few batches at a time."""
 
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -74,6 +75,17 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
     outcomes.close()
 
     assert taken_for_the_first < 20
+
+
+def test_a_pipe_is_a_file_too():
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as file:
+        file.write(encoded(np.zeros(8000), 8000))
+
+    (outcome,) = transcribe_files(LengthModel(), [f"/dev/fd/{reader}"], Options())
+    os.close(reader)
+
+    assert outcome.transcript.text == "8000"
 
 
 @pytest.fixture

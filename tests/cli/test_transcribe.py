@@ -352,11 +352,19 @@ def test_an_unknown_format_is_wrong_usage(capsys):
     assert "docx" in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_be_written_to_ends_the_run(transcribe, clips, tmp_path, capsys):
+def test_a_folder_that_cannot_be_made_is_said_before_a_model_is_loaded(clips, tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
 
-    assert transcribe("--output-dir", str(tmp_path / "out"), clips[0]) == 2
-    assert f"{tmp_path / 'out'}" in capsys.readouterr().err
+    assert cli.main(["transcribe", "--model", "none.nemo", "--output-dir", str(tmp_path / "out"), clips[0]]) == 2
+    assert capsys.readouterr().err == f"steno: {tmp_path / 'out'}: File exists\n"
+
+
+def test_a_place_that_cannot_be_written_to_ends_the_run(transcribe, clips, tmp_path, capsys):
+    place = tmp_path / f"{name_of(clips[0])}.txt"
+    place.mkdir()
+
+    assert transcribe("--overwrite", "--output-dir", str(tmp_path), clips[0]) == 2
+    assert capsys.readouterr().err == f"steno: {place}: Is a directory\n"
 
 
 @pytest.fixture
