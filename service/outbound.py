@@ -56,7 +56,7 @@ def check_allowed(entry: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public; of one that embeds an IPv4 address, whether that is."""
+    """Return whether an IP address is public; if an IPv4 address is embedded in it, whether that one is."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and (inner := _embedded(ip)) is not None:
         ip = inner

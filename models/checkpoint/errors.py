@@ -87,7 +87,7 @@ def shown(value: object) -> str:
 
 class _Short(Repr):
     def repr_int(self, x: int, level: int) -> str:
-        """Return the digits, of which Python writes at most 4300, but a document may have more in hexadecimal."""
+        """Return the digits, or the size of a number that Python refuses to write, as a long hexadecimal one."""
         return super().repr_int(x, level) if x.bit_length() < _MOST_BITS else f"a number of {x.bit_length()} bits"
 
 

@@ -20,7 +20,7 @@ class Intake:
     received and not decoded. A slow client delays no other, because only received bytes take time.
 
     Args:
-        most_undecoded: the others wait while this number of uploads are received and not decoded.
+        most_undecoded: as soon as this number of uploads is received and not decoded, the others wait.
     """
 
     def __init__(self, most_undecoded: int) -> None:
