@@ -243,7 +243,7 @@ class Metrics:
             self.jobs_unfinished.labels(state)
         for outcome in ("delivered", "retried", "failed"):
             self.webhook_deliveries.labels(outcome)
-        for reason in ("cancelled", "expired", "engine_lost"):
+        for reason in ("cancelled", "expired", "engine_lost", "draining"):
             self.queue_dropped.labels(reason)
         for reason in ("exit", "stuck", "cuda_fatal"):
             self.engine_restarts.labels(reason)

@@ -18,7 +18,7 @@ from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.errors import STOPPED
+from service.dispatch.errors import EngineLostError, stopped
 from service.dispatch.queue import LocalQueue
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
@@ -200,7 +200,7 @@ class Server:
                 if working:  # jobs are on disk, and continue after the restart
                     working.cancel()
                 if supervising.done():
-                    self.dispatcher.abandon("No engine can be started.")
+                    self.dispatcher.abandon(lambda: EngineLostError("No engine can be started."))
                 else:
                     await self._drain(supervising)
                 # A file that is still decoded is a job's, or was given up, and may take minutes.
@@ -258,7 +258,7 @@ class Server:
         hurried.cancel()
         if cut_off := self.dispatcher.admission.requests:
             log.warning("cut off", extra={"requests": cut_off})
-            self.dispatcher.abandon(STOPPED)
+            self.dispatcher.abandon(stopped)
 
     async def _watch_keys(self) -> None:
         if self._key_file is not None:

@@ -19,6 +19,8 @@ from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,
+    DispatchError,
+    DrainingError,
     EngineLostError,
     TranscriptionFailedError,
 )
@@ -129,7 +131,7 @@ class Dispatcher:
         self._engines: dict[EngineLink, dict[str, float]] = {}  # with each ready model's average RTFx
         self._budgets: dict[tuple[EngineLink, str], Budget] = {}
         self._accepted = 0
-        self._abandoned: str | None = None
+        self._abandoned: Callable[[], DispatchError] | None = None
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
@@ -181,7 +183,7 @@ class Dispatcher:
     ) -> tuple[Transcript | Probabilities, float]:
         """Return the engine's answer for a part, and how long it waited for a batch."""
         if self._abandoned:
-            raise EngineLostError(self._abandoned)
+            raise self._abandoned()
         lane = part.lane
         if lane.model not in self.catalog:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
@@ -227,11 +229,15 @@ class Dispatcher:
             metrics.batch_budget.labels(model_id, engine.name).set(budget.seconds)
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
-    def abandon(self, reason: str) -> None:
-        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it."""
-        self._abandoned = reason
+    def abandon(self, error: Callable[[], DispatchError]) -> None:
+        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it.
+
+        Args:
+            error: makes the error of each utterance.
+        """
+        self._abandoned = error
         for utterance in list(self._batcher):
-            self._give_up(utterance, reason)
+            self._give_up(utterance, error())
 
     # Calls of the supervisor (service/engine/supervisor.py, EngineListener).
 
@@ -260,7 +266,7 @@ class Dispatcher:
     def give_up_model(self, model: str, reason: str) -> None:
         """Fail all utterances that wait for a model, and remove it, because no engine will have it any more."""
         for utterance in [waiting for waiting in self._batcher if waiting.lane.model == model]:
-            self._give_up(utterance, f"The model {model!r} was lost: {reason}")
+            self._give_up(utterance, EngineLostError(f"The model {model!r} was lost: {reason}"))
         self.forget(model)
 
     def forget(self, model: str) -> None:
@@ -308,8 +314,10 @@ class Dispatcher:
             self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
-                if utterance.engines_lost > 1:
-                    self._give_up(utterance, self._abandoned or "The engine was lost twice with this request.")
+                if self._abandoned:
+                    self._give_up(utterance, self._abandoned())
+                elif utterance.engines_lost > 1:
+                    self._give_up(utterance, EngineLostError("The engine was lost twice with this request."))
                 else:
                     self._run_alone(utterance)
         self._feed_engines()
@@ -432,17 +440,17 @@ class Dispatcher:
 
     def _run_again(self, utterance: Utterance) -> None:
         if self._abandoned:
-            self._give_up(utterance, self._abandoned)
+            self._give_up(utterance, self._abandoned())
         elif utterance.lane.model not in self.catalog:
-            self._give_up(utterance, f"The model {utterance.lane.model!r} was lost.")
+            self._give_up(utterance, EngineLostError(f"The model {utterance.lane.model!r} was lost."))
         elif not utterance.answer.done():
             self._batcher.add(utterance)
 
-    def _give_up(self, utterance: Utterance, message: str) -> None:
+    def _give_up(self, utterance: Utterance, error: DispatchError) -> None:
         self._batcher.remove(utterance)
         if not utterance.answer.done():
-            self.metrics.queue_dropped.labels("engine_lost").inc()
-            utterance.answer.set_exception(EngineLostError(message))
+            self.metrics.queue_dropped.labels("draining" if isinstance(error, DrainingError) else "engine_lost").inc()
+            utterance.answer.set_exception(error)
 
     def _size_window(self) -> None:
         """Make room for the batches that each engine may hold, and one more, of the model whose batches are largest."""

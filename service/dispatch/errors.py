@@ -12,8 +12,6 @@ DispatchError
 └── TranscriptionFailedError     the engine raised an error on it alone
 """
 
-STOPPED = "The service stopped before this request was done."
-
 
 class DispatchError(Exception):
     """The root; its message is for the caller of the API."""
@@ -37,6 +35,11 @@ class OverloadedError(RefusedError):
 
 class DrainingError(RefusedError):
     """The service is shutting down."""
+
+
+def stopped() -> DrainingError:
+    """Return the error of a request that was accepted, and not done when the service stopped."""
+    return DrainingError("The service stopped before this request was done.", retry_after=1)
 
 
 class ModelNotReadyError(RefusedError):

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.dispatch.catalog import ServedModel
-from service.engine.supervisor import ModelLoadError
+from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.http import schemas
 from service.http.authorization import ADMIN_KEY
 from service.http.error_codes import ErrorCode
@@ -20,8 +20,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         "model": schemas.ErrorBody,
         "description": "400: it cannot be loaded. 401: an admin key is needed. 403: the operator has set none. "
         "404: no such model. 409: there is one of this id, or it is being loaded or unloaded.",
-    }
+    },
+    503: {"model": schemas.ErrorBody, "description": "No engine is running now that could load it."},
 }
+_ENGINE_SECONDS = 10  # Retry-After while no engine is running
 router = APIRouter(prefix="/v1/admin/models", dependencies=[ADMIN_KEY], responses=_ERRORS)
 
 
@@ -77,6 +79,10 @@ async def load_model(request: Request, new: NewModel) -> ModelState:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
         message = f"The model {model!r} cannot be loaded: {error}."
+        if isinstance(error, EngineGoneError):
+            raise RequestError(
+                message, code=ErrorCode.MODEL_LOAD_FAILED, retry_after=_ENGINE_SECONDS, should_retry=True
+            ) from None
         raise RequestError(message, code=ErrorCode.MODEL_LOAD_FAILED, param="checkpoint", status=400) from None
 
 

@@ -65,15 +65,18 @@ class ErrorCode(Enum):
     AUDIO_TOO_LONG_FOR_DEVICE = Meaning((500,), "the utterance does not fit the device's memory, even alone")
     MODEL_LOAD_FAILED = Meaning(
         (503, 400),
-        "a model cannot be loaded, on demand (503) or by an admin (400, not temporary); the message says why",
+        "a model cannot be loaded, on demand or while no engine is running (503), or by an admin (400, not temporary); "
+        "the message says why",
         is_temporary=True,
     )
     OVERLOADED = Meaning((503,), "too much is under way, or too many connections are open", is_temporary=True)
-    DRAINING = Meaning((503,), "the service is shutting down", is_temporary=True)
+    DRAINING = Meaning(
+        (503,), "the service is shutting down, or stopped before this request was done", is_temporary=True
+    )
     MODEL_LOADING = Meaning((503,), "the model is not ready yet", is_temporary=True)
     DECODING_UNAVAILABLE = Meaning((503,), "no process to decode the file can be started", is_temporary=True)
     DEADLINE_EXCEEDED = Meaning((503,), "no transcript in time", is_temporary=True)
-    ENGINE_LOST = Meaning((503,), "two engines died under this request, its model was lost, or the service stopped")
+    ENGINE_LOST = Meaning((503,), "two engines died under this request, or its model was lost")
 
     def __str__(self) -> str:
         """Return the code as clients get it."""

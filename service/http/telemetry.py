@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.dispatch.cut_recording import Coverage
-from service.dispatch.errors import STOPPED, EngineLostError
+from service.dispatch.errors import stopped
 from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class
@@ -127,7 +127,7 @@ class Telemetry:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # the service ends, and waits no longer
             if not status:
-                response = error_response(EngineLostError(STOPPED))
+                response = error_response(stopped())
                 note_error(record, response)
                 await response(scope, receive, send_with_id)
         except Exception as error:  # the client gets an error in our shape, the log the traceback

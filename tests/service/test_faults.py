@@ -194,7 +194,10 @@ def test_a_second_sigterm_ends_whatever_is_under_way_and_leaves_no_process(golde
 
         assert service.process.wait(PATIENCE) == 0
         answers = [connection.recv(1 << 16) for connection in connections]
-        assert [answer.split(b" ")[1:2] for answer in answers[2:]] == [[b"503"], [b"503"]]
+        for answer in answers[2:]:
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"x-should-retry: true" in answer
+            assert b'"code":"draining"' in answer
         wait_for(lambda: not any(map(exists, processes)))
         assert service.events("cut off")[0]["requests"] == 3
 
@@ -236,7 +239,7 @@ def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(t
         stop_twice(service)
 
         if not is_job:
-            assert refusal(asked.result()) in [(503, "decoding_unavailable"), (503, "engine_lost")]
+            assert refusal(asked.result()) in [(503, "decoding_unavailable"), (503, "draining")]
     if is_job:  # nothing that was accepted is lost
         with steno_serve(tmp_path / "second.log", *flags, engine=STUB_ENGINE) as service:
             wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "completed")
@@ -271,7 +274,7 @@ def test_a_second_sigterm_ends_a_stream_with_an_error(tmp_path):
             stop_twice(service)
             events = [line for line in lines if line.startswith("data: ")]
 
-    assert [json.loads(event.removeprefix("data: "))["error"]["code"] for event in events] == ["engine_lost"]
+    assert [json.loads(event.removeprefix("data: "))["error"]["code"] for event in events] == ["draining"]
 
 
 @pytest.mark.slow
@@ -286,7 +289,7 @@ def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
 
         stop_twice(service)
 
-        assert refusal(asked.result()) in [(503, "model_load_failed"), (503, "engine_lost")]
+        assert refusal(asked.result()) in [(503, "model_load_failed"), (503, "draining")]
 
 
 @pytest.mark.long

@@ -272,7 +272,7 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
         running, waiting = ask(front, 1), ask(front, 2)
         await settle()
 
-        front.abandon("no engine")
+        front.abandon(lambda: EngineLostError("no engine"))
         front.engine_lost(engine, "stopped")
 
         for asked in (running, waiting, ask(front, 3)):
@@ -313,7 +313,7 @@ def test_a_batch_that_fails_once_no_engine_will_start_is_not_run_again():
         await settle()
         front.engine_ready(engine, READY)
         await settle()
-        front.abandon("It stops.")
+        front.abandon(lambda: EngineLostError("It stops."))
         engine.fail(front, FailureKind.BATCH)
         await settle()
 

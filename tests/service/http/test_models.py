@@ -1,12 +1,14 @@
 """One service, several models: each request names one, and admins load and unload others."""
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, WEIGHT_BYTES, transcript
 from service.http.access import digest
-from tests.service.serving import form, serving, tone, wait_for, wav
+from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 KEY = "sk-steno-admin"
 ADMIN = {"authorization": f"Bearer {KEY}"}
@@ -123,6 +125,17 @@ def test_a_model_that_cannot_be_loaded_is_an_error_of_its_request_alone(service)
 @pytest.mark.parametrize("checkpoint", ["", "/", "a\0b", "x" * 5000, "\u202e", "x/" + "y" * 300 + "\n"])
 def test_a_name_that_no_checkpoint_can_have_is_refused(service, checkpoint):
     assert error(load(service, checkpoint)) == (400, "invalid_value")
+
+
+def test_a_model_cannot_be_loaded_before_a_lost_engine_is_replaced(service, monkeypatch):
+    monkeypatch.setattr("service.supervision._BACKOFF_SECONDS", (PATIENCE,))
+    os.kill(service.server.fleet.engines[0].pid, signal.SIGKILL)
+    wait_for(lambda: not service.server.fleet.engines)
+
+    refused = load(service, "late.nemo")
+
+    assert error(refused) == (503, "model_load_failed")
+    assert (refused.headers["retry-after"], refused.headers["x-should-retry"]) == ("10", "true")
 
 
 def test_while_a_model_loads_others_answer_and_it_is_not_ready(service):

@@ -169,5 +169,5 @@ def test_a_second_signal_gives_up_what_waits():
         served.stop()
         served.stop()
 
-        assert b"engine_lost" in answer(connection)
+        assert b"draining" in answer(connection)
         wait_for(lambda: not workers(served))
