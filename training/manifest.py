@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -53,7 +54,7 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
         split: only clips of this split; None takes all.
 
     Raises:
-        ManifestError: if it cannot be read, or has no clip of the split. The message names a wrong line.
+        ManifestError: if it cannot be read, or has no clip of the split. The message names the line at fault.
     """
     found = False
     try:
@@ -69,7 +70,7 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
     if not found:
         of_split = f" of split {split!r}" if split is not None else ""
         is_unknown = path.is_dir() and split is None
-        missing = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if is_unknown else ""
+        missing = ": no *.trans.txt, cuts.*.jsonl.gz with tars, metadata.jsonl or *.arrow" if is_unknown else ""
         raise ManifestError(f"{path} has no clips{of_split}{missing}")
 
 
@@ -194,7 +195,10 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name!r} must be a string")
     if not fields["audio"] or "\0" in fields["audio"]:
         raise ValueError(f"'audio' is {fields['audio']!r}, which names no file")
-    flag = str(fields.get("punctuation", True)).lower()
+    os.fsencode(fields["audio"])  # raises ValueError for half a surrogate pair, as the next line does
+    (fields.get("text") or "").encode()
+    punctuation = fields.get("punctuation")
+    flag = str(True if punctuation is None else punctuation).lower()
     if flag not in _FLAGS:
         raise ValueError("'punctuation' must be true or false")
     fields["punctuation"] = _FLAGS[flag]
