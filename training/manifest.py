@@ -166,7 +166,7 @@ def _seconds(clip: Clip) -> float:
             seconds = seconds_of(file)
     except OSError:
         seconds = None
-    # A file that cannot be read gets any length: loading reports and skips it.
+    # A file that libsndfile cannot read gets any length: loading reports and skips it.
     return seconds or _UNKNOWN_SECONDS
 
 

@@ -508,6 +508,18 @@ def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path)
     assert all(line.endswith(" 0 min left") for line in of_progress)
 
 
+def test_a_run_ends_without_a_readable_clip_though_some_of_its_batches_have_none(tmp_path):
+    manifest(tmp_path, texts={"slt-1s": "and then"})
+    row = json.loads((tmp_path / "manifest.jsonl").read_text())
+    (tmp_path / "garbage.wav").write_bytes(b"nothing that anyone could hear")
+    (tmp_path / "manifest.jsonl").write_text(json.dumps(row | {"audio": "garbage.wav"}))
+    recipe = read_recipe(recipe_file(tmp_path, steps=20, batches={"seconds": 8, "buckets": 1, "parts": 2}))
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(TrainingError, match="no clip of 10 batches can be read"):
+        finish(Run(recipe, tmp_path / "out", CPU))
+
+
 @pytest.mark.parametrize(("steps", "saved"), [(4, [2, 4]), (5, [2, 4, 5])])
 def test_each_state_is_written_once(tmp_path, steps, saved):
     run = new_run(tmp_path, steps=steps, save_every=2)
