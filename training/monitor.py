@@ -1,5 +1,6 @@
 """What a run reports while it trains: lines of progress, its log, and measurements on the dev set."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -138,7 +139,7 @@ class Monitor:
             hidden=result.hidden,
             transducer=result.transducer,
             attention=result.attention,
-            gradient_norm=result.gradient_norm,
+            gradient_norm=result.gradient_norm if math.isfinite(result.gradient_norm) else None,  # JSON has no infinity
             learning_rate=result.learning_rate,
             audio_seconds=round(run.audio_seconds, 3),
             padding_share=round(result.padding_share, 4),

@@ -487,6 +487,15 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert lines[0].startswith("step 0: dev WER % ")
 
 
+def test_a_gradient_that_overflowed_is_no_number_in_the_log(tmp_path):
+    run = new_run(tmp_path, steps=2, precision="float16")
+    run.loss_scale.value = 1e38
+
+    finish(run)
+
+    assert [(line["gradient_norm"], line["loss_scale"]) for line in log(tmp_path)] == [(None, 5e37), (None, 2.5e37)]
+
+
 def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path):
     run = new_run(tmp_path, steps=6, report_every=1, dev={"manifest": "manifest.jsonl", "every": 2})
     seconds = 0.0
