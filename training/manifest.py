@@ -10,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from audio.decode import decode
+from audio.errors import AudioError
+from audio.limits import AudioLimits
 from models import Prompt
 from training.clip import ByteRange, Clip
 from training.errors import ManifestError
@@ -20,6 +23,8 @@ from training.tar_shards import forget_members, members_by_stem, members_of, tar
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
+# Any rate tells the length.
+_RATE = 8_000
 _WILDCARDS = frozenset("*?[")
 # Keys of NeMo's manifests, and our names.
 _OF_NEMO = {
@@ -160,14 +165,12 @@ def _opened(path: Path) -> TextIO:
 
 
 def _seconds(clip: Clip) -> float:
-    """Return the length of a recording in seconds, by its header."""
+    """Return the length of a recording in seconds, by its header or, where libsndfile has none, by decoding it."""
     try:
         with clip.open() as file:
-            seconds = seconds_of(file)
-    except OSError:
-        seconds = None
-    # A file that libsndfile cannot read gets any length: loading reports and skips it.
-    return seconds or _UNKNOWN_SECONDS
+            return seconds_of(file) or len(decode(file, rate=_RATE, limits=AudioLimits()).samples) / _RATE
+    except (AudioError, OSError):
+        return _UNKNOWN_SECONDS  # any: loading says why it cannot be read, and skips it
 
 
 def _fields(line: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import soundfile
 
+from tests.audio.media_files import sample_of
 from training.errors import ManifestError
 from training.manifest import read_manifest
 from training.takes import Take
@@ -200,6 +201,18 @@ def test_an_audio_folder_is_read(tmp_path, form):
     clips = read_manifest(tmp_path, "train")
 
     assert [(clip.text, clip.seconds, pitch(clip)) for clip in clips] == [("train 0", 1.0, 300), ("train 1", 2.0, 310)]
+
+
+@pytest.mark.parametrize("name", ["m4a", "webm"])
+def test_a_recording_whose_header_libsndfile_does_not_read_has_its_length(tmp_path, name):
+    content = sample_of(name, lambda rate: np.sin(np.arange(3 * rate) * 600 * np.pi / rate))
+    (tmp_path / f"a.{name}").write_bytes(content)
+    lines(tmp_path / "metadata.jsonl", [{"file_name": f"a.{name}", "text": "la"}])
+
+    (clip,) = read_manifest(tmp_path)
+
+    assert clip.seconds == pytest.approx(3.0, abs=0.1)
+    assert pitch(clip) == pytest.approx(300, abs=2)
 
 
 def test_an_empty_cell_of_a_table_is_no_value(tmp_path):
