@@ -23,8 +23,10 @@ _RATE = FRONT_END.sample_rate
 _LONGEST = 17.0
 # Most silence that is kept before and after speech.
 _EDGE = _RATE // 4
-# Power of silence relative to the loudest 25 ms; a clip that is never louder than the second one is skipped.
-_SILENT, _NOTHING = 1e-4, 1e-5
+# 25 ms are silent if their power is below this share of the loudest 25 ms.
+_SILENT = 1e-4
+# A recording whose loudest 25 ms have less power is skipped.
+_NOTHING = 1e-5
 _WORDS = re.compile(r"[a-z' ]+")
 
 
@@ -82,8 +84,8 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 
     Args:
         checkouts: folder of check-outs; missing ones are left out.
-        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out, and so are speakers and sentences
-            of its splits other than ``train``.
+        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out. So are speakers and sentences of
+            its splits other than ``train``, which only speechocean762 shares with it.
         out: folder for the clips and ``manifest.jsonl``.
 
     Returns:
@@ -91,7 +93,7 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 
     Raises:
         ManifestError: if the corpus has no manifest, or a damaged one, or no repository was found.
-        OSError: if something cannot be written.
+        OSError: if a file cannot be read or written.
     """
     known = _known(corpus / "manifest.jsonl")
     there = [repository for repository in REPOSITORIES if (checkouts / repository.folder).is_dir()]

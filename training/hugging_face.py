@@ -7,7 +7,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -27,7 +27,9 @@ def is_hugging_face(folder: Path) -> bool:
 def files_of_rows(folder: Path) -> list[Path]:
     """Return the files with the rows of a folder: what `save_to_disk` wrote, or else what lists its files."""
     folder = folder.resolve()
-    return sorted(folder.rglob("*.arrow")) or sorted(path for name in _METADATA for path in folder.rglob(name))
+    # `datasets` puts results of `map` and `filter` beside the data, as cache-*.arrow.
+    tables = [path for path in folder.rglob("*.arrow") if not path.name.startswith("cache-")]
+    return sorted(tables) or sorted(path for name in _METADATA for path in folder.rglob(name))
 
 
 def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], ByteRange | None]]:
@@ -44,7 +46,7 @@ def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], ByteRange | Non
     if not files:
         raise ManifestError(
             f"{folder} has sound in Parquet files, which are not read: "
-            "datasets.load_dataset(FOLDER).save_to_disk(OTHER) writes what is"
+            "datasets.load_dataset(FOLDER).save_to_disk(OTHER) writes Arrow files, which are"
         )
     for path in files:
         rows = _of_arrow if path.suffix == ".arrow" else _of_metadata
@@ -52,28 +54,38 @@ def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], ByteRange | Non
 
 
 def _split(folder: Path, path: Path) -> str | None:
-    """Return the name of a file's split: that of its folder in the dataset's folder."""
+    """Return a file's split: the name of the top folder that it lies in; None for a file at the top."""
     inside = path.relative_to(folder).parts
     return inside[0] if len(inside) > 1 else None
 
 
 def _of_metadata(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], None]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines: Iterator[Any] = csv.DictReader(file) if path.suffix == ".csv" else file
-        for number, line in enumerate(lines, start=2 if path.suffix == ".csv" else 1):
+        lines: Iterator[tuple[int, Any]] = _csv_rows(path, file) if path.suffix == ".csv" else enumerate(file, start=1)
+        for number, line in lines:
             where = f"{path}, line {number}"
             if isinstance(line, str) and not line.strip():
                 continue
             try:
                 row = json.loads(line) if isinstance(line, str) else line
                 fields = _fields(row, split) | {"audio": str(path.parent / row["file_name"])}
-                if path.suffix == ".csv" and fields.get("duration"):
+                if path.suffix == ".csv" and "duration" in fields:
                     fields["duration"] = float(fields["duration"])
             except (KeyError, TypeError, AttributeError) as error:
                 raise ManifestError(f"{where}: 'file_name' is missing") from error
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ManifestError(f"{where}: {error}") from error
             yield where, fields, None
+
+
+def _csv_rows(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a table, each with the number of its last line."""
+    rows = csv.DictReader(file)
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise ManifestError(f"{path}, line {rows.line_num}: {error}") from error
 
 
 def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], ByteRange | None]]:
@@ -119,7 +131,7 @@ def _ends(content: Any) -> list[int]:  # noqa: ANN401  # pyarrow has no types
 
 def _fields(row: Mapping[str, Any], split: str | None) -> dict[str, Any]:
     text = next((row[name] for name in _TEXTS if row.get(name) is not None), None)
-    fields = {name: row[name] for name in _OTHERS if row.get(name) is not None}
+    fields = {name: row[name] for name in _OTHERS if row.get(name) not in (None, "")}  # "": an empty cell of a CSV
     if "speaker_id" in fields:
         fields["speaker"] = str(fields.pop("speaker_id"))
     return fields | {"text": text, "split": split}

@@ -11,7 +11,7 @@ from training.errors import ResumeError, TrainingError
 
 
 class Journal:
-    """Writes a log that is the same as if the run had never stopped.
+    """Writes a log that goes on as if the run had never stopped.
 
     Attributes:
         measured: the word error rates in it, over all sources.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Keys of a cut's custom fields from which Canary's prompts are made.
+# Keys of a cut's custom fields that are used: those of Canary's prompts, and the split.
 _CUSTOM = ("source_lang", "target_lang", "pnc", "language", "target_language", "punctuation", "split")
 
 
@@ -17,7 +17,7 @@ def fields_of_cut(cut: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a cut, named as in our manifests.
 
     Raises:
-        ValueError: if it is not one recording, or several channels of one.
+        ValueError: if it is not a cut of one recording with one channel, in a file or a shard.
     """
     try:
         return _fields(cut)
@@ -42,7 +42,7 @@ def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
     fields["duration"] = cut["duration"]
     fields["speaker"] = next((one["speaker"] for one in supervisions if one.get("speaker")), None)
     language = next((one["language"] for one in supervisions if one.get("language")), None)
-    if language is not None:
+    if language is not None and "source_lang" not in fields:  # another name of the same key
         fields.setdefault("language", language)
     if source["type"] == "shar":
         return fields | {"audio": cut["id"], "is_in_shard": True}
@@ -57,7 +57,8 @@ def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
 def shards_of(folder: Path) -> list[Path]:
     """Return the files of cuts in a folder that Lhotse's Shar wrote, in order; none if it did not."""
     found = [*folder.glob("cuts.*.jsonl"), *folder.glob("cuts.*.jsonl.gz")]
-    return sorted(path for path in found if tar_of_shar(path).exists())
+    is_shar = any(tar_of_shar(path).exists() for path in found)
+    return sorted(found) if is_shar else []
 
 
 def tar_of_shar(cuts: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from audio.decode import decode
+from audio.errors import AudioError
+from audio.limits import AudioLimits
 from models import Prompt
 from training.clip import ByteRange, Clip
 from training.errors import ManifestError
@@ -19,6 +23,8 @@ from training.tar_shards import forget_members, members_by_stem, members_of, tar
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
+# Any rate tells the length.
+_RATE = 8_000
 _WILDCARDS = frozenset("*?[")
 # Keys of NeMo's manifests, and our names.
 _OF_NEMO = {
@@ -53,7 +59,7 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
         split: only clips of this split; None takes all.
 
     Raises:
-        ManifestError: if it cannot be read, or has no clip of the split. The message names a wrong line.
+        ManifestError: if it cannot be read, or has no clip of the split. The message names the line at fault.
     """
     found = False
     try:
@@ -69,7 +75,7 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
     if not found:
         of_split = f" of split {split!r}" if split is not None else ""
         is_unknown = path.is_dir() and split is None
-        missing = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if is_unknown else ""
+        missing = ": no *.trans.txt, cuts.*.jsonl.gz with tars, metadata.jsonl or *.arrow" if is_unknown else ""
         raise ManifestError(f"{path} has no clips{of_split}{missing}")
 
 
@@ -159,14 +165,12 @@ def _opened(path: Path) -> TextIO:
 
 
 def _seconds(clip: Clip) -> float:
-    """Return the length of a recording in seconds, by its header."""
+    """Return the length of a recording in seconds, by its header or, where libsndfile has none, by decoding it."""
     try:
         with clip.open() as file:
-            seconds = seconds_of(file)
-    except OSError:
-        seconds = None
-    # A file that cannot be read gets any length: loading reports and skips it.
-    return seconds or _UNKNOWN_SECONDS
+            return seconds_of(file) or len(decode(file, rate=_RATE, limits=AudioLimits()).samples) / _RATE
+    except (AudioError, OSError):
+        return _UNKNOWN_SECONDS  # any: loading says why it cannot be read, and skips it
 
 
 def _fields(line: str) -> dict[str, Any]:
@@ -194,7 +198,10 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name!r} must be a string")
     if not fields["audio"] or "\0" in fields["audio"]:
         raise ValueError(f"'audio' is {fields['audio']!r}, which names no file")
-    flag = str(fields.get("punctuation", True)).lower()
+    os.fsencode(fields["audio"])  # raises ValueError for half a surrogate pair, as the next line does
+    (fields.get("text") or "").encode()
+    punctuation = fields.get("punctuation")
+    flag = str(True if punctuation is None else punctuation).lower()
     if flag not in _FLAGS:
         raise ValueError("'punctuation' must be true or false")
     fields["punctuation"] = _FLAGS[flag]

@@ -1,5 +1,6 @@
 """What a run reports while it trains: lines of progress, its log, and measurements on the dev set."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -98,7 +99,7 @@ class Monitor:
             self._measure()
 
     def after_steps(self) -> None:
-        """Report why a run ends before its last step, if it does."""
+        """Report it if the word error rate has not fallen for too many measurements, which ends a run."""
         if self.wants_end and self._best.rate is not None and self._run.recipe.dev:
             lowest = f"it was lowest, {100 * self._best.rate:.1f} %, in {BEST}"
             self._report(f"WER has not fallen for {self._run.recipe.dev.patience} measurements; {lowest}")
@@ -138,7 +139,7 @@ class Monitor:
             hidden=result.hidden,
             transducer=result.transducer,
             attention=result.attention,
-            gradient_norm=result.gradient_norm,
+            gradient_norm=result.gradient_norm if math.isfinite(result.gradient_norm) else None,  # JSON has no infinity
             learning_rate=result.learning_rate,
             audio_seconds=round(run.audio_seconds, 3),
             padding_share=round(result.padding_share, 4),
@@ -154,7 +155,7 @@ class Monitor:
 
 
 class SkippedClips:
-    """Reports each clip that cannot be read once, and fails if no clip can be read any more."""
+    """Reports each unreadable clip once, and fails if no clip can be read any more."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -171,6 +172,9 @@ class SkippedClips:
             if message not in self._reported:
                 self._reported.add(message)
                 self._report(f"skipped: {message}")
-        self._lost_in_a_row = self._lost_in_a_row + 1 if batch.is_lost else 0
-        if self._lost_in_a_row >= _LOST_BATCHES:
+        if not batch.is_silence:
+            self._lost_in_a_row = 0
+        # A batch without draws says nothing about the disk.
+        self._lost_in_a_row += batch.is_lost
+        if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:
             raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be read; the last: {batch.skipped[-1]}")

@@ -31,7 +31,7 @@ from training.student import FRONT_END
 MEMORY_SHARE = 0.9
 # A search ends when the size that fits and the one that does not differ by at most this share.
 _TOLERANCE = 0.05
-# On a CPU, a batch is doubled while that makes the clips of a second at least this many times as many.
+# On a CPU, a batch is doubled as long as that increases the clips per second by at least this factor.
 _WORTH_IT = 1.05
 
 
@@ -58,11 +58,11 @@ class Found:
 
     Attributes:
         bucket: the bucket.
-        clips: its clips in an epoch.
+        clips: its number of clips.
         rows: the batch size.
         step: cost of a step with that size.
-        fixed: cost of a step with the batch size of the longest bucket.
-        given: cost of a step with the recipe's batch size.
+        fixed: cost of a step with the batch size of the longest bucket; None if it does not fit.
+        given: cost of a step with the recipe's batch size; None if it does not fit.
         fixed_rows: batch size of ``fixed``.
         given_rows: batch size of ``given``.
     """
@@ -116,7 +116,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
     """Find the batch size of each bucket, the longest bucket first.
 
     Args:
-        buckets: each with its clips in an epoch, and the recipe's batch size.
+        buckets: each with its number of clips, and the recipe's batch size.
         measure: tries a step.
         by_memory: whether to find the largest that fits, or the fastest.
 
@@ -251,7 +251,7 @@ class Measurements:
 def _key(run: Run) -> str:
     """Return a key of everything that a measurement depends on besides its bucket and its clips."""
     recipe, device = run.recipe, run.device
-    # Of the optimizer not its numbers, which cost nothing: a recipe takes on those that `table` suggests.
+    # The optimizer's rates are left out: they cost nothing, and change when a recipe takes on what `table` suggests.
     algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
     parts = (recipe.objective, algorithms, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
     teacher = run.posteriors
@@ -326,7 +326,7 @@ def noise(config: ModelConfig, bucket: Bucket, rows: int, posteriors: TeacherPos
 
 
 def _targets(posteriors: TeacherPosteriors, rows: int, features: int, random: torch.Generator) -> BatchTargets:
-    """Return targets for clips of ``features`` features, which are half blank."""
+    """Return targets, half of them blank, for clips of ``features`` features."""
     frames, entries = posteriors.frames_of(features), posteriors.entries
     return BatchTargets(
         is_known=torch.ones(rows, dtype=torch.bool),

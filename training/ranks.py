@@ -60,7 +60,7 @@ class Ranks:
         return range(self.rank * own, (self.rank + 1) * own)
 
     def sums(self, values: Sequence[float]) -> list[float]:
-        """Return sums over all processes; each must call this with as many values."""
+        """Return sums over all processes; each must call this, with the same number of values."""
         if self.count == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -92,13 +92,13 @@ class Ranks:
         """
         if self.count == 1:
             return module
-        # It is about depthwise convolutions, whose gradients have other strides only in a dimension of size one.
+        # The warning is about depthwise convolutions: their gradients' strides differ only where a size is one.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         buffers: dict[str, Any] = {_BUFFERS_OPTION: False}
         return DistributedDataParallel(module, **buffers, find_unused_parameters=some_unused)
 
     def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
-        """Return a context for a forward and a backward pass; only the last ones of a step average gradients."""
+        """Return a context for a forward and a backward pass; only the last of a step averages gradients."""
         if isinstance(module, DistributedDataParallel) and not last:
             context: AbstractContextManager[None] = module.no_sync()
             return context

@@ -15,19 +15,20 @@ from training.transcripts import Transcripts
 
 @dataclass(slots=True)
 class _Group:
-    """Clips with something in common, counted."""
+    """Clips or takes with something in common, counted."""
 
-    clips: int = 0
+    unit: str = "clip"
+    count: int = 0
     seconds: float = 0.0
     first: str = ""
 
-    def add(self, clip: Clip) -> None:
-        self.first = self.first or str(clip)
-        self.clips += 1
-        self.seconds += clip.seconds
+    def add(self, one: Clip | Take) -> None:
+        self.first = self.first or str(one)
+        self.count += 1
+        self.seconds += one.seconds
 
     def __str__(self) -> str:
-        return f"{self.clips:,} clip{'s' * (self.clips != 1)} ({_length(self.seconds)})"
+        return f"{self.count:,} {self.unit}{'s' * (self.count != 1)} ({_length(self.seconds)})"
 
 
 class Survey:
@@ -53,11 +54,11 @@ class Survey:
         self._vocabulary = transcripts.vocabulary
         self._config = config
         self._all, self._missing, self._short, self._long = (_Group() for _ in range(4))
-        self._empty, self._unknown, self._crowded, self._endless = (_Group() for _ in range(4))
+        self._empty, self._unknown, self._crowded, self._endless = (_Group("take") for _ in range(4))
         self._seen: tuple[Path, bool] | None = None
 
     def note_clip(self, clip: Clip) -> None:
-        """Count a clip of a manifest."""
+        """Count a clip of a manifest, whether or not any of its takes is used."""
         self._all.add(clip)
         if not self._is_there(clip.audio):
             self._missing.add(clip)
@@ -80,16 +81,16 @@ class Survey:
         if text is None:
             return
         if not text.strip():
-            self._empty.add(take.clip)
+            self._empty.add(take)
         if self._vocabulary.lacks(text, take.clip.prompt):
-            self._unknown.add(take.clip)
+            self._unknown.add(take)
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))
         features = int(take.seconds * config.features.sample_rate) // config.features.hop
         frames = -(-features // config.encoder.subsampling_factor)
         if config.ctc and len(tokens) + repeats > frames:
-            self._crowded.add(take.clip)
+            self._crowded.add(take)
         if config.attention and len(sequence) > config.attention.positions:
-            self._endless.add(take.clip)
+            self._endless.add(take)
 
     def lines(self) -> list[str]:
         """Return lines about the number and length of clips, and problems of some of them.
@@ -97,7 +98,7 @@ class Survey:
         Raises:
             ManifestError: if none of the files exists.
         """
-        if self._missing.clips == self._all.clips:
+        if self._missing.count == self._all.count:
             raise ManifestError(f"{self._all.first}: No such file or directory (nor any other clip's)")
         return [
             f"{self._all}; trained on: {self.takes:,} takes, {_length(self._seconds)}",
@@ -119,13 +120,16 @@ class Survey:
     def _is_there(self, file: Path) -> bool:
         # Clips of a tar, or of a long recording, follow each other.
         if self._seen is None or self._seen[0] != file:
-            self._seen = (file, file.is_file())
+            try:
+                self._seen = (file, file.is_file())
+            except OSError:  # such as a name that is too long; loading says it, and skips the clip
+                self._seen = (file, False)
         return self._seen[1]
 
 
 def _line(what: str, *groups: tuple[str, _Group]) -> Iterable[str]:
     """Return a line about the groups that are not empty, if any."""
-    amounts = [f"{group} {name}" for name, group in groups if group.clips]
+    amounts = [f"{group} {name}" for name, group in groups if group.count]
     return [f"{what}: " + ", ".join(amounts)] if amounts else []
 
 

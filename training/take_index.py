@@ -7,7 +7,7 @@ So memory grows by some tens of bytes a clip, whatever manifests, shards or fold
 - ``index.json``: what the index was made from, and the survey of the clips. It is written last, so that an index is
   complete or missing.
 
-A later run uses the index, unless a manifest, a tar or a vocabulary has another size or time since, or the recipe has
+A later run uses the index, unless the size or time of a manifest, a tar or a vocabulary has changed, or the recipe has
 other data or another model: then it makes a new one.
 """
 
@@ -118,7 +118,7 @@ class TakeIndex(Sequence[Take]):
 
     @property
     def shards(self) -> NDArray[np.uint32]:
-        """Number of the shard of each take, from 0. A shard is a tar, or a thousand clips that follow each other."""
+        """Number of the shard of each take, from 0: a file of several recordings, or a thousand clips in a row."""
         return np.asarray(self._records["shard"])
 
 
@@ -230,7 +230,7 @@ class _Shards:
     """Numbers the shards of clips.
 
     Attributes:
-        tars: the files that hold several recordings, and the numbers of their shards.
+        tars: the files that hold several recordings (tars, Arrow files), and the numbers of their shards.
     """
 
     def __init__(self) -> None:

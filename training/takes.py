@@ -25,7 +25,7 @@ class Take:
 
     @property
     def name(self) -> str:
-        """Its unique name among the takes of its manifest."""
+        """Its clip's name, and its speed."""
         return f"{self.clip.name}@{self.speed:g}"
 
     def samples(self, rate: int) -> Samples:

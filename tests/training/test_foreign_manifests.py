@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import soundfile
 
+from tests.audio.media_files import sample_of
 from training.errors import ManifestError
 from training.manifest import read_manifest
 from training.takes import Take
@@ -125,6 +126,14 @@ def test_cuts_of_lhotse_are_read(tmp_path):
     assert (part.prompt.target_language, part.prompt.punctuation) == ("de", False)
 
 
+def test_the_language_for_prompts_goes_before_that_of_a_supervision(tmp_path):
+    said = {"text": "la", "language": "English"}
+    row = cut("a", {"type": "file", "source": "x"}, supervisions=[said], custom={"source_lang": "en-US"})
+    lines(tmp_path / "cuts.jsonl", [row])
+
+    assert read_manifest(tmp_path / "cuts.jsonl")[0].prompt.language == "en"
+
+
 def test_a_path_of_a_cut_may_be_relative_to_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     two_tones(tmp_path / "long.wav")
@@ -169,6 +178,10 @@ def test_a_folder_of_shar_is_read(tmp_path):
     assert [pitch(clip) for clip in clips] == [300, 310, 400, 410]
     assert {clip.source for clip in clips} == {tmp_path.name}
 
+    (tmp_path / "recording.000001.tar").unlink()
+    with pytest.raises(ManifestError, match=r"recording\.000001\.tar: No such file"):
+        read_manifest(tmp_path)
+
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_an_audio_folder_is_read(tmp_path, form):
@@ -190,6 +203,41 @@ def test_an_audio_folder_is_read(tmp_path, form):
     assert [(clip.text, clip.seconds, pitch(clip)) for clip in clips] == [("train 0", 1.0, 300), ("train 1", 2.0, 310)]
 
 
+@pytest.mark.parametrize("name", ["m4a", "webm"])
+def test_a_recording_whose_header_libsndfile_does_not_read_has_its_length(tmp_path, name):
+    content = sample_of(name, lambda rate: np.sin(np.arange(3 * rate) * 600 * np.pi / rate))
+    (tmp_path / f"a.{name}").write_bytes(content)
+    lines(tmp_path / "metadata.jsonl", [{"file_name": f"a.{name}", "text": "la"}])
+
+    (clip,) = read_manifest(tmp_path)
+
+    assert clip.seconds == pytest.approx(3.0, abs=0.1)
+    assert pitch(clip) == pytest.approx(300, abs=2)
+
+
+def test_an_empty_cell_of_a_table_is_no_value(tmp_path):
+    (tmp_path / "a.flac").write_bytes(tone(300, seconds=2, form="FLAC"))
+    (tmp_path / "metadata.csv").write_text("file_name,text,duration,language,pnc\na.flac,la,,,\n")
+
+    (clip,) = read_manifest(tmp_path)
+
+    assert (clip.text, clip.seconds, clip.prompt.language, clip.prompt.punctuation) == ("la", 2.0, None, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metadata.csv", 'file_name,text\na.wav,"begins\n\nand ends"\nb.wav,"never ends\n' + "c.wav,c\n" * 20_000),
+        ("metadata.jsonl", '{"file_name": "a.wav"}\n\n\n' + "[" * 100_000),
+    ],
+)
+def test_a_bad_line_of_a_table_is_named(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+
+    with pytest.raises(ManifestError, match=f"{name}, line [0-9]+: (field larger|maximum recursion)"):
+        read_manifest(tmp_path)
+
+
 def arrow(path, rows):
     """Rows as `datasets` writes them."""
     table = pa.table(
@@ -209,6 +257,7 @@ def test_what_save_to_disk_wrote_is_read_where_it_lies(tmp_path):
     (tmp_path / "beside.wav").write_bytes(tone(900))
     sounds = [(tone(300 + 10 * k), f"{k}.wav", f"number {k}") for k in range(5)]
     arrow(tmp_path / "data-00000-of-00001.arrow", [*sounds, (None, "beside.wav", "beside")])
+    arrow(tmp_path / "cache-0123456789abcdef.arrow", sounds[:1])  # as `map` leaves it there
 
     clips = read_manifest(tmp_path)
 

@@ -487,6 +487,15 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert lines[0].startswith("step 0: dev WER % ")
 
 
+def test_a_gradient_that_overflowed_is_no_number_in_the_log(tmp_path):
+    run = new_run(tmp_path, steps=2, precision="float16")
+    run.loss_scale.value = 1e38
+
+    finish(run)
+
+    assert [(line["gradient_norm"], line["loss_scale"]) for line in log(tmp_path)] == [(None, 5e37), (None, 2.5e37)]
+
+
 def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path):
     run = new_run(tmp_path, steps=6, report_every=1, dev={"manifest": "manifest.jsonl", "every": 2})
     seconds = 0.0
@@ -506,6 +515,18 @@ def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path)
     of_progress = [line for line in lines if "h of audio" in line]
     assert len(of_progress) == 6
     assert all(line.endswith(" 0 min left") for line in of_progress)
+
+
+def test_a_run_ends_without_a_readable_clip_though_some_of_its_batches_have_none(tmp_path):
+    manifest(tmp_path, texts={"slt-1s": "and then"})
+    row = json.loads((tmp_path / "manifest.jsonl").read_text())
+    (tmp_path / "garbage.wav").write_bytes(b"nothing that anyone could hear")
+    (tmp_path / "manifest.jsonl").write_text(json.dumps(row | {"audio": "garbage.wav"}))
+    recipe = read_recipe(recipe_file(tmp_path, steps=20, batches={"seconds": 8, "buckets": 1, "parts": 2}))
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(TrainingError, match="no clip of 10 batches can be read"):
+        finish(Run(recipe, tmp_path / "out", CPU))
 
 
 @pytest.mark.parametrize(("steps", "saved"), [(4, [2, 4]), (5, [2, 4, 5])])

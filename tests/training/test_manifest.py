@@ -56,6 +56,8 @@ def test_a_split_leaves_the_others_out(tmp_path):
         {"audio": "1", "duration": 1, "text": 7},
         {"audio": "", "duration": 1},
         {"audio": "a\0b", "duration": 1},
+        {"audio": "a\ud800b", "duration": 1},
+        {"audio": "1", "duration": 1, "text": "a\ud800b"},
         {"audio": "1", "duration": 1, "offset": -1},
         {"audio": "1", "duration": 1, "shard_id": 3},
         {"audio": "1", "duration": 1, "text": "a" * 2**20},
@@ -64,6 +66,13 @@ def test_a_split_leaves_the_others_out(tmp_path):
 def test_a_line_that_is_wrong_is_named(tmp_path, line):
     with pytest.raises(ManifestError, match="line 2"):
         read_manifest(written(tmp_path, {"audio": "1", "duration": 1}, line))
+
+
+def test_a_key_that_is_null_is_not_there(tmp_path):
+    others = dict.fromkeys(("text", "source", "speaker", "offset", "lang", "target_lang", "pnc", "shard_id"))
+    path = written(tmp_path, {"audio": "1", "duration": 1}, {"audio": "1", "duration": 1, **others})
+
+    assert len(set(read_manifest(path))) == 1
 
 
 @pytest.mark.parametrize("key", ["audio", "duration"])

@@ -110,6 +110,24 @@ def test_an_index_that_cannot_be_written_is_one_line(tmp_path):
         index_of(tmp_path)
 
 
+def test_what_is_wrong_with_a_transcript_is_counted_by_takes(tmp_path):
+    manifest(tmp_path, texts={"espeak-2s": "the water was", "slt-1s": ""})
+    audio = json.loads((tmp_path / "manifest.jsonl").read_text().splitlines()[1])
+
+    takes = index_of(tmp_path, data={"manifests": ["manifest.jsonl"], "speeds": [0.8, 1.0, 1.25]})
+
+    seconds = sum(audio["duration"] / speed for speed in (0.8, 1.0, 1.25))
+    assert takes.survey[0].startswith("2 clips (")
+    assert takes.survey[1:] == [f"transcripts: 3 takes ({seconds:.1f} s) empty"]
+
+
+def test_a_name_that_no_file_can_have_is_a_missing_file(tmp_path):
+    path = manifest(tmp_path)
+    path.write_text(path.read_text() + json.dumps({"audio": "a" * 300, "duration": 1, "text": "a"}) + "\n")
+
+    assert index_of(tmp_path).survey[1].startswith("skipped: 1 clip (1.0 s) no file, such as ")
+
+
 def test_a_bad_line_is_named_and_leaves_no_index(tmp_path):
     path = manifest(tmp_path, copies=2)
     path.write_text(path.read_text() + "{}\n")
