@@ -42,11 +42,11 @@ def _sentences(path: Path, file: TextIO) -> Iterator[str]:
         number += 1
         size += len(line)
         sentence = line.strip()
-        if len(line) > _LONGEST_SENTENCE:
+        if len(line.removesuffix("\n")) > _LONGEST_SENTENCE:
             raise SynthesisError(f"{path}, line {number}: longer than {_LONGEST_SENTENCE} characters")
         if size > _LARGEST_TEXT:
             raise SynthesisError(f"{path}: more than {_LARGEST_TEXT:,} characters")
         if not sentence.isprintable():
-            raise SynthesisError(f"{path}, line {number}: holds a character that is none to say")
+            raise SynthesisError(f"{path}, line {number}: holds an unprintable character")
         if sentence:
             yield sentence

@@ -35,7 +35,7 @@ class Styles:
         try:
             with np.load(BytesIO(content)) as tables:
                 found = [np.asarray(tables[name], np.float32).reshape(_ROWS, _WIDTH) for name in sorted(tables.files)]
-        except (ValueError, AttributeError, OSError, EOFError, BadZipFile) as error:
+        except (ValueError, TypeError, OSError, EOFError, BadZipFile) as error:
             raise SynthesisError("Kokoro's styles are no archive of tables of 510 x 1 x 256") from error
         if not found:
             raise SynthesisError("Kokoro's styles hold no table")
