@@ -105,15 +105,17 @@ def _count(text: Integers, position: Integers, order: int, width: int) -> _Count
 
 
 def _predecessors(counted: Sequence[_Counted], order: int, width: int) -> Integers:
-    """Return the number of different tokens before each n-gram; for one at the start of a sentence, its count."""
+    """Return the number of different tokens before each n-gram.
+
+    For n-grams at the start of a sentence and for those of the highest order it is their count.
+    """
     this = counted[order - 1]
     if order == len(counted):
         return this.seen
     codes, different = np.unique(counted[order].codes % width**order, return_counts=True)
     counts = np.zeros_like(this.seen)
     counts[np.searchsorted(this.codes, codes)] = different
-    starts = this.codes // width ** (order - 1) == width - 2
-    return np.where(starts | (counts == 0), this.seen, counts)
+    return np.where(counts == 0, this.seen, counts)
 
 
 def _unigrams(counted: Sequence[_Counted], width: int) -> Floats:
@@ -132,7 +134,8 @@ def _smoothed(
     this = counted[order - 1]
     counts = _predecessors(counted, order, width)
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    discount = once / max(1, once + 2 * twice)
+    # Where no n-gram is seen just once, the formula gives 0, which leaves nothing for n-grams that are not seen.
+    discount = once / (once + 2 * twice) if once else 0.5
     contexts, context = np.unique(this.codes // width, return_inverse=True)
     own = (counts - discount).clip(min=0) / np.bincount(context, counts)[context]
     is_kept = np.isin(this.codes, kept[order - 1], assume_unique=True)

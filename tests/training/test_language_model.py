@@ -42,6 +42,7 @@ def probability(model, context, token):
 
 @given(SENTENCES, st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(1, 4), max_size=3).map(sorted))
 @example(sentences=[[]], context=[], least=[1, 1, 1])  # fewer tokens than the longest n-gram
+@example(sentences=[[0, 0, 0]] * 2, context=[0], least=[1])  # no n-gram is seen just once
 @settings(max_examples=60, deadline=None)
 def test_the_probabilities_after_every_context_add_up_to_one(tmp_path_factory, sentences, context, least):
     model = model_of(tmp_path_factory.mktemp("model") / "some.ngrams", sentences, least)
