@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from models.language_model import KIND, vocabulary_digest
+from models.language_model import KIND, MAX_ORDER, vocabulary_digest
 from training.errors import TrainingError
 
 Integers = NDArray[np.int64]
@@ -54,11 +54,14 @@ def write_language_model(
         The number of n-grams.
 
     Raises:
-        TrainingError: if there are no sentences, too many labels for such long n-grams, or ``least`` decreases.
+        TrainingError: if there are no sentences, the n-grams are too long, also for so many labels, or ``least``
+            decreases.
         OSError: if the file cannot be written.
     """
     labels = len(pieces)
     width, highest = labels + 2, len(least) + 1
+    if highest > MAX_ORDER:
+        raise TrainingError(f"n-grams of {highest} are too long; they may have {MAX_ORDER} tokens")
     if width**highest >= 2**63 or width > 2**16:
         raise TrainingError(f"n-grams of {highest} out of {labels} labels are too many to be counted")
     if list(least) != sorted(least):

@@ -98,11 +98,18 @@ def test_what_was_seen_too_rarely_is_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("sentences", "least", "message"),
-    [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 40, "too many to be counted")],
+    [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 8, "n-grams of 9 are too long")],
 )
 def test_sentences_that_cannot_be_counted_are_an_error(tmp_path, sentences, least, message):
     with pytest.raises(TrainingError, match=message):
         written(tmp_path / "some.ngrams", sentences, least)
+
+
+def test_n_grams_of_too_many_labels_are_an_error(tmp_path):
+    many = [str(number) for number in range(300)]
+
+    with pytest.raises(TrainingError, match="n-grams of 8 out of 300 labels are too many"):
+        write_language_model([[0]], many, tmp_path / "some.ngrams", least=(1,) * 7, weight=1, bonus=0)
 
 
 def test_a_model_of_another_vocabulary_is_refused(tmp_path):

@@ -23,7 +23,8 @@ def read_sentences(path: Path) -> list[str]:
         SynthesisError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.
     """
     try:
-        with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        opened = lzma.open if path.suffix == ".xz" else open
+        with opened(path, "rt", encoding="utf-8-sig") as file:  # editors on Windows begin it with a byte order mark
             sentences = list(_sentences(path, file))
     except UnicodeDecodeError as error:
         raise SynthesisError(f"{path}: not a text file") from error

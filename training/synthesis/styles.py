@@ -12,8 +12,8 @@ from training.synthesis.errors import SynthesisError
 _ROWS, _WIDTH = 510, 256
 _MOST_PARENTS = 5
 _VOICES_OF_A_KIND = 500
-# A voice's distance from the mean of its parents, as a factor. The released model of docs/training.md has no more
-# errors with voices stretched by 1.6, but many further out, and with the styles themselves.
+# A voice's distance from the mean of its parents, as a factor. The released model of docs/training.md has as few errors
+# with voices stretched by 1.6 as with mixed ones, but many with voices further out and with the styles themselves.
 _KINDS = {"mixed": 1.0, "stretched": 1.6}
 
 Table = NDArray[np.float32]

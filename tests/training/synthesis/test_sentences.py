@@ -15,6 +15,13 @@ def test_sentences_are_the_lines_that_are_not_empty(tmp_path, name):
     assert read_sentences(path) == ["it rained", "she isn't here", "last"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("it rained\n", encoding="utf-8-sig")
+
+    assert read_sentences(path) == ["it rained"]
+
+
 def test_a_sentence_may_have_a_thousand_characters(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a" * 1000 + "\nlast\n")
