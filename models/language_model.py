@@ -23,7 +23,7 @@ from torch import Tensor
 from models.checkpoint.errors import MissingCheckpointError, UnreadableCheckpointError, UnsupportedValueError
 
 KIND = "steno n-grams 1"
-_MAX_ORDER = 8
+MAX_ORDER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
 
 def _orders(tensors: Mapping[str, Tensor]) -> list[Ngrams]:
     highest = sum(name.startswith("tokens.") for name in tensors)
-    if not 1 <= highest <= _MAX_ORDER or len(tensors) != 4 * highest - 2:
+    if not 1 <= highest <= MAX_ORDER or len(tensors) != 4 * highest - 2:
         raise ValueError(f"{len(tensors)} tensors for n-grams of {highest} orders")
     orders = []
     for order in range(1, highest + 1):

@@ -11,7 +11,7 @@ from models.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 
-# NeMo's name of the special pieces of an aggregate vocabulary, its first part; ours of a vocabulary in one part.
+# NeMo's name of the first part of an aggregate vocabulary, the special pieces; here also the name of a single part.
 SPECIAL = "spl_tokens"
 PAD = "<pad>"
 # The first pieces of NeMo's builder, in its order, so that ids are those of released models.

@@ -45,7 +45,7 @@ def merged(frames: TeacherFrames, ratio: int) -> FrameTargets:
 
     A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
     rest goes to the labels in proportion to their summed probabilities. The encoder's frames are concatenated. The last
-    frame may merge fewer; the rest is zero.
+    frame may merge fewer; then zeros fill up its encoder frame.
     """
     count = -(-len(frames) // ratio)
     entries, width = frames["labels"].shape[1], frames["hidden"].shape[1]

@@ -28,7 +28,7 @@ _NEMO = "nemo.collections.asr"
 # Linear layers of ours that are convolutions over one point in NeMo.
 _POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
 # Kept in float32: half precision is enough for weights, but ends at 65504 and loses digits under 0.00006, and variances
-# may lie beyond either. Positions of an attention decoder are computed, and stay exact.
+# may lie beyond either. Positions of an attention decoder are not trained, and stay exact.
 _EXACT = ("running_mean", "running_var", "attention_decoder.positions")
 
 

@@ -1,4 +1,4 @@
-"""A teacher's posteriors of all takes, computed once and stored on disk."""
+"""A teacher's posteriors of takes, computed once and stored on disk."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from training.posteriors import PosteriorStore, TeacherFrames
 from training.recipe import Precision, Teacher
 from training.student import FRONT_END
 from training.takes import Take
-from training.teacher import TeacherModel
+from training.teacher import CHECKPOINT_KEY, TeacherModel
 
 # Audio and padding of a teacher's batch, fixed because batching changes the last digits of posteriors.
 _BATCH_SECONDS = 120.0
@@ -57,7 +57,9 @@ class TeacherPosteriors:
         self._store = store
         self._names = names
         self._takes = frozenset(takes)
-        self._a_take_of = {take.clip.location: take for take in takes}
+        # Of the takes of a clip, the one at its own speed or the nearest, because a teacher hears that best.
+        nearest_last = sorted(takes, key=lambda take: abs(take.speed - 1), reverse=True)
+        self._take_of_clip = {take.clip.location: take for take in nearest_last}
         self._tokenizer = model.tokenizer
         self._stride = stride
 
@@ -66,8 +68,8 @@ class TeacherPosteriors:
         return self._store.read(_entry(self._names, take)) if take in self._takes else None
 
     def transcript(self, clip: Clip) -> str | None:
-        """Return the teacher's transcript of a clip, or None if it has none of its takes."""
-        take = self._a_take_of.get(clip.location)
+        """Return the teacher's transcript of a clip, or None if no take of the clip has posteriors."""
+        take = self._take_of_clip.get(clip.location)
         if take is None:
             return None
         return self._tokenizer.join(greedy_labels(self._store.read(_entry(self._names, take))))
@@ -90,13 +92,14 @@ def labelled(
         precision: precision of its matrix products.
 
     Raises:
-        RecipeError: if the teacher cannot be used.
+        RecipeError: if the teacher cannot be read or used.
         TrainingError: if the store is damaged, or written by another run.
     """
     model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision, hidden=teacher.hidden)
     if student_stride % model.stride:
         raise RecipeError(
-            f"a student's frame of {student_stride} features holds no whole frames of {model.stride}", "teacher"
+            f"a frame of the student has {student_stride} features, no multiple of the teacher's {model.stride}",
+            "teacher",
         )
     folder = f"{_digest_of_checkpoint(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
@@ -174,7 +177,7 @@ def _digest_of_checkpoint(path: Path) -> str:
                     hashlib.file_digest(file, lambda: digest)
                 digest.update(str(one.stat().st_size).encode())
     except OSError as error:
-        raise ManifestError(f"{path}: {error.strerror or error}") from error
+        raise RecipeError(f"{error.filename or path}: {error.strerror or error}", CHECKPOINT_KEY) from error
     return digest.hexdigest()[:32]
 
 

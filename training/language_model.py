@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from models.language_model import KIND, vocabulary_digest
+from models.language_model import KIND, MAX_ORDER, vocabulary_digest
 from training.errors import TrainingError
 
 Integers = NDArray[np.int64]
@@ -54,11 +54,14 @@ def write_language_model(
         The number of n-grams.
 
     Raises:
-        TrainingError: if there are no sentences, too many labels for such long n-grams, or ``least`` decreases.
+        TrainingError: if there are no sentences, the n-grams are too long, also for so many labels, or ``least``
+            decreases.
         OSError: if the file cannot be written.
     """
     labels = len(pieces)
     width, highest = labels + 2, len(least) + 1
+    if highest > MAX_ORDER:
+        raise TrainingError(f"n-grams of {highest} are too long; they may have {MAX_ORDER} tokens")
     if width**highest >= 2**63 or width > 2**16:
         raise TrainingError(f"n-grams of {highest} out of {labels} labels are too many to be counted")
     if list(least) != sorted(least):
@@ -105,15 +108,17 @@ def _count(text: Integers, position: Integers, order: int, width: int) -> _Count
 
 
 def _predecessors(counted: Sequence[_Counted], order: int, width: int) -> Integers:
-    """Return the number of different tokens before each n-gram; for one at the start of a sentence, its count."""
+    """Return the number of different tokens before each n-gram.
+
+    For n-grams at the start of a sentence and for those of the highest order it is their count.
+    """
     this = counted[order - 1]
     if order == len(counted):
         return this.seen
     codes, different = np.unique(counted[order].codes % width**order, return_counts=True)
     counts = np.zeros_like(this.seen)
     counts[np.searchsorted(this.codes, codes)] = different
-    starts = this.codes // width ** (order - 1) == width - 2
-    return np.where(starts | (counts == 0), this.seen, counts)
+    return np.where(counts == 0, this.seen, counts)
 
 
 def _unigrams(counted: Sequence[_Counted], width: int) -> Floats:
@@ -132,7 +137,8 @@ def _smoothed(
     this = counted[order - 1]
     counts = _predecessors(counted, order, width)
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    discount = once / max(1, once + 2 * twice)
+    # Where no n-gram is seen just once, the formula gives 0, which leaves nothing for n-grams that are not seen.
+    discount = once / (once + 2 * twice) if once else 0.5
     contexts, context = np.unique(this.codes // width, return_inverse=True)
     own = (counts - discount).clip(min=0) / np.bincount(context, counts)[context]
     is_kept = np.isin(this.codes, kept[order - 1], assume_unique=True)

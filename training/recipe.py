@@ -448,7 +448,7 @@ class Recipe:
             and shape; None for random weights. Without a shape, the released model itself is trained on: a
             FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or
             a Citrinet.
-        dropout: share of each module's output in the encoder that is dropped.
+        dropout: share of each module's output, in the encoder and an attention decoder, that is dropped.
         batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
             or the ``running`` ones, which then do not change. None is the running ones for a model that starts from a
             checkpoint, whose statistics are of far more speech than a batch, and else the batch's.

@@ -291,7 +291,7 @@ def start_from(
     From a head with other labels, only the weights that do not belong to labels are loaded.
 
     Returns:
-        A line that names the modules that kept their weights, and new ones.
+        A line that names the modules with all, some or none of their weights from the checkpoint.
 
     Raises:
         RecipeError: if the encoder or the features are of another shape.

@@ -18,15 +18,15 @@ from training.precision import autocast
 from training.recipe import Precision
 from training.student import FRONT_END
 
-# The key of a recipe that names it.
-_KEY = "teacher.checkpoint"
+# The key of a recipe that names the teacher.
+CHECKPOINT_KEY = "teacher.checkpoint"
 
 
 class TeacherModel:
     """A CTC model without its search.
 
     Attributes:
-        stride: features of a frame.
+        stride: features per frame.
         width: values of a frame of its encoder that are kept, or 0.
         labels: labels of a frame that are kept, besides the blank.
     """
@@ -42,23 +42,25 @@ class TeacherModel:
             hidden: whether to keep the frames of its encoder.
 
         Raises:
-            RecipeError: if it cannot be loaded, has no CTC head, or has another rate or hop than the student.
+            RecipeError: if it cannot be loaded, has no CTC head, another rate or hop than the student, or too few or
+                too many labels.
         """
         try:
             checkpoint = read_checkpoint(path)
         except CheckpointError as error:
-            raise RecipeError(str(error), _KEY) from error
+            raise RecipeError(str(error), CHECKPOINT_KEY) from error
         config = checkpoint.config
         if not config.ctc:
-            raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames", _KEY)
+            raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames", CHECKPOINT_KEY)
         if (config.features.sample_rate, config.features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
             raise RecipeError(
-                f"{path} takes audio at {config.features.sample_rate} Hz in hops of {config.features.hop} samples",
-                _KEY,
+                f"{path} takes audio at {config.features.sample_rate} Hz in hops of {config.features.hop} samples, and "
+                f"not at {FRONT_END.sample_rate} Hz in hops of {FRONT_END.hop}",
+                CHECKPOINT_KEY,
             )
         if not labels < config.vocabulary_size <= MAX_LABEL:
             supported = f"{labels + 1} to {MAX_LABEL} are supported"
-            raise RecipeError(f"{path} has {config.vocabulary_size} labels; {supported}", _KEY)
+            raise RecipeError(f"{path} has {config.vocabulary_size} labels; {supported}", CHECKPOINT_KEY)
         self.stride = config.encoder.subsampling_factor
         self.width = config.encoder.width if hidden else 0
         self.tokenizer = checkpoint.tokenizer

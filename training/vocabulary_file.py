@@ -39,7 +39,10 @@ def read_languages(languages: tuple[Language, ...]) -> AttentionVocabulary:
     """
     models: dict[str, bytes] = {}
     for language in languages:
-        vocabulary = read_vocabulary(language.vocabulary)
+        try:
+            vocabulary = read_vocabulary(language.vocabulary)
+        except RecipeError as error:
+            raise RecipeError(str(error), "languages") from error
         if not isinstance(vocabulary, PieceVocabulary):
             raise RecipeError(f"{language.vocabulary} is not a SentencePiece model", "languages")
         if language.code in models:

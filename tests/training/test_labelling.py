@@ -87,6 +87,18 @@ def test_its_transcript_is_the_models(tmp_path):
     assert [greedy_labels(teacher.of(take)) for take in some] == [list(one.tokens) for one in hypotheses]
 
 
+@pytest.mark.parametrize("speeds", [(0.9, 1.0, 1.1), (0.95, 1.3)])
+def test_the_transcript_of_a_clip_is_that_of_its_speed_or_the_nearest(tmp_path, speeds):
+    some = takes(tmp_path, speeds)
+    teacher = label(tmp_path, some)
+    nearest = [take for take in some if take.speed in (1.0, 0.95)]
+
+    transcripts = [teacher.transcript(take.clip) for take in nearest]
+
+    join = read_checkpoint(CHECKPOINT).tokenizer.join
+    assert transcripts == [join(greedy_labels(teacher.of(take))) for take in nearest]
+
+
 def test_what_is_on_disk_is_not_computed_again(tmp_path, monkeypatch):
     some = takes(tmp_path)
     label(tmp_path, some[:2])
@@ -145,10 +157,20 @@ def test_a_file_that_changed_is_labelled_again(tmp_path, monkeypatch):
     ("name", "stride", "message"),
     [
         ("fastconformer-rnnt-bpe", 16, "no CTC head"),
-        ("fastconformer-ctc-bpe", 4, "holds no whole frames"),
+        ("fastconformer-ctc-bpe", 4, "4 features, no multiple of the teacher's 8"),
         ("there-is-none", 16, "no checkpoint"),
     ],
 )
 def test_a_teacher_that_cannot_be_used_is_refused(tmp_path, name, stride, message):
     with pytest.raises(RecipeError, match=message):
         label(tmp_path, takes(tmp_path), GOLDEN / name / "model.nemo", stride)
+
+
+def test_a_file_of_the_teacher_that_cannot_be_read_is_named(tmp_path):
+    checkpoint = folder(tmp_path / "saved", "ctc")
+    (checkpoint / "README.md").symlink_to("gone")
+
+    with pytest.raises(RecipeError, match=r"README\.md: No such file") as raised:
+        label(tmp_path, takes(tmp_path), checkpoint)
+
+    assert raised.value.key == "teacher.checkpoint"

@@ -42,6 +42,7 @@ def probability(model, context, token):
 
 @given(SENTENCES, st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(1, 4), max_size=3).map(sorted))
 @example(sentences=[[]], context=[], least=[1, 1, 1])  # fewer tokens than the longest n-gram
+@example(sentences=[[0, 0, 0]] * 2, context=[0], least=[1])  # no n-gram is seen just once
 @settings(max_examples=60, deadline=None)
 def test_the_probabilities_after_every_context_add_up_to_one(tmp_path_factory, sentences, context, least):
     model = model_of(tmp_path_factory.mktemp("model") / "some.ngrams", sentences, least)
@@ -97,11 +98,18 @@ def test_what_was_seen_too_rarely_is_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("sentences", "least", "message"),
-    [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 40, "too many to be counted")],
+    [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 8, "n-grams of 9 are too long")],
 )
 def test_sentences_that_cannot_be_counted_are_an_error(tmp_path, sentences, least, message):
     with pytest.raises(TrainingError, match=message):
         written(tmp_path / "some.ngrams", sentences, least)
+
+
+def test_n_grams_of_too_many_labels_are_an_error(tmp_path):
+    many = [str(number) for number in range(300)]
+
+    with pytest.raises(TrainingError, match="n-grams of 8 out of 300 labels are too many"):
+        write_language_model([[0]], many, tmp_path / "some.ngrams", least=(1,) * 7, weight=1, bonus=0)
 
 
 def test_a_model_of_another_vocabulary_is_refused(tmp_path):

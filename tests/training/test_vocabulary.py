@@ -6,8 +6,9 @@ import pytest
 
 from tests.training.small_run import CHECKPOINT
 from training.errors import RecipeError
+from training.recipe import Language
 from training.vocabulary import new_vocabulary
-from training.vocabulary_file import read_vocabulary
+from training.vocabulary_file import read_languages, read_vocabulary
 
 
 def tokenizer_model():
@@ -79,3 +80,10 @@ def test_a_file_that_is_not_a_vocabulary_is_named(tmp_path, name):
 
     assert "\n" not in str(raised.value)
     assert "sentencepiece_processor" not in str(raised.value)
+
+
+def test_a_language_without_its_file_is_named_by_the_key_of_languages(tmp_path):
+    with pytest.raises(RecipeError, match=r"gone\.model: No such file") as raised:
+        read_languages((Language(code="en", vocabulary=tmp_path / "gone.model"),))
+
+    assert raised.value.key == "languages"

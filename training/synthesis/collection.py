@@ -28,7 +28,7 @@ _CLIPS_IN_A_FOLDER = 1000
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The parameters of a collection. Together with its number, they determine each clip.
+    """The parameters of a collection. They and the number of a clip determine the clip.
 
     Attributes:
         seed: seed of all choices.

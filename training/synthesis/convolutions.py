@@ -74,19 +74,20 @@ class _Rewriting:
             self.nodes.append(node)
             return
         source, _, source_zero, _ = node.input
+        name = node.output[0]  # unique, and always there, unlike that of the node
         weights, weights_zero = (self._value(node.input[index]) for index in (1, 3))
         outputs, inputs, taps = weights.shape
         signed = (weights.astype(np.int16) - _MIDDLE).astype(np.int8)
-        matrix = self._constant(f"{node.name}/matrix", signed.transpose(2, 1, 0).reshape(taps * inputs, outputs))
-        zero = self._constant(f"{node.name}/zero", (weights_zero.astype(np.int16) - _MIDDLE).astype(np.int8))
+        matrix = self._constant(f"{name}/matrix", signed.transpose(2, 1, 0).reshape(taps * inputs, outputs))
+        zero = self._constant(f"{name}/zero", (weights_zero.astype(np.int16) - _MIDDLE).astype(np.int8))
         # From [1, channels, time] to [1, time, channels], for products of matrices.
         rows = self._once("Transpose", f"{source}/rows", [source], perm=[0, 2, 1])
         before, after = attributes["pads"]
         pads = self._constant(f"pads {before} {after}", np.array([0, before, 0, 0, after, 0]))
         padded = self._once("Pad", f"{source}/padded {before} {after}", [rows, pads, source_zero])
-        columns = self._columns(node.name, padded, taps, attributes["dilations"][0])
-        product = self._once("MatMulInteger", f"{node.name}/product", [columns, matrix, source_zero, zero])
-        self._once("Transpose", node.output[0], [product], perm=[0, 2, 1])
+        columns = self._columns(name, padded, taps, attributes["dilations"][0])
+        product = self._once("MatMulInteger", f"{name}/product", [columns, matrix, source_zero, zero])
+        self._once("Transpose", name, [product], perm=[0, 2, 1])
         self.convolutions += 1
 
     def _is_replaceable(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> bool:

@@ -68,7 +68,7 @@ class Kokoro:
             network, styles = self._network, self._made_styles
         tokens = numbers(phonemes(sentence))
         if not 0 < len(tokens) <= _MOST_PHONEMES:
-            raise UnusableSpeechError("too many phonemes")
+            raise UnusableSpeechError("no phonemes or too many")
         (samples,) = network.run(
             None,
             {

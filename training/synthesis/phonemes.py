@@ -1,5 +1,7 @@
 """English as Kokoro reads it: phonemes, and their numbers."""
 
+import re
+
 from training.synthesis.child import answer
 from training.synthesis.errors import UnusableSpeechError
 
@@ -16,6 +18,8 @@ _NUMBERS = (
     *(102, 112, 119, 123, 131, 133, 135, 138, 147, 156, 157, 177),
 )
 _NUMBER_OF = dict(zip(_SIGNS, _NUMBERS, strict=True))
+# What eSpeak NG writes before and after words of another language, such as (hi) and (en-us).
+_LANGUAGE = re.compile(r"\([a-z-]+\)")
 
 
 def phonemes(sentence: str) -> str:
@@ -24,7 +28,8 @@ def phonemes(sentence: str) -> str:
     Raises:
         UnusableSpeechError: if eSpeak NG fails.
     """
-    signs = " ".join(answer(["espeak-ng", "-q", "--ipa", "-v", "en-us", "--stdin"], sentence + "\n").split())
+    said = answer(["espeak-ng", "-q", "--ipa", "-v", "en-us", "--stdin"], sentence + "\n")
+    signs = " ".join(_LANGUAGE.sub("", said).split())
     if not signs:
         raise UnusableSpeechError("the synthesizer failed")
     for theirs, ours in _SPELLINGS:

@@ -23,8 +23,8 @@ class Reading:
 class Readings:
     """Draws readings. Every sentence is said once before any is said again.
 
-    A synthesizer is drawn first and then one of its voices, so the few most natural voices are as frequent as the many
-    that differ by a setting.
+    A synthesizer is drawn first and then one of its voices, so all synthesizers are equally frequent, however many
+    voices they have.
 
     Args:
         sentences: the sentences.
@@ -50,7 +50,9 @@ class Readings:
 
     def _sentence(self, number: int) -> str:
         sentence: str = self._sentences[self._order[number % len(self._order)]]
-        random = np.random.default_rng([self._seed, number])
+        # Not [seed, number], which NumPy takes for [seed, number, 0], the seed of the first attempt: one random number
+        # would choose both fragments and voices, so that only the first voices read fragments.
+        random = np.random.default_rng([self._seed, number, 0, 1])
         if random.random() >= self._fragments:
             return sentence
         words = sentence.split()

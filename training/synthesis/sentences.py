@@ -23,7 +23,8 @@ def read_sentences(path: Path) -> list[str]:
         SynthesisError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.
     """
     try:
-        with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        opened = lzma.open if path.suffix == ".xz" else open
+        with opened(path, "rt", encoding="utf-8-sig") as file:  # editors on Windows begin it with a byte order mark
             sentences = list(_sentences(path, file))
     except UnicodeDecodeError as error:
         raise SynthesisError(f"{path}: not a text file") from error
@@ -42,11 +43,11 @@ def _sentences(path: Path, file: TextIO) -> Iterator[str]:
         number += 1
         size += len(line)
         sentence = line.strip()
-        if len(line) > _LONGEST_SENTENCE:
+        if len(line.removesuffix("\n")) > _LONGEST_SENTENCE:
             raise SynthesisError(f"{path}, line {number}: longer than {_LONGEST_SENTENCE} characters")
         if size > _LARGEST_TEXT:
             raise SynthesisError(f"{path}: more than {_LARGEST_TEXT:,} characters")
         if not sentence.isprintable():
-            raise SynthesisError(f"{path}, line {number}: holds a character that is none to say")
+            raise SynthesisError(f"{path}, line {number}: holds an unprintable character")
         if sentence:
             yield sentence

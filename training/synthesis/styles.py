@@ -12,8 +12,8 @@ from training.synthesis.errors import SynthesisError
 _ROWS, _WIDTH = 510, 256
 _MOST_PARENTS = 5
 _VOICES_OF_A_KIND = 500
-# A voice's distance from the mean of its parents, as a factor. The released model of docs/training.md has no more
-# errors with voices stretched by 1.6, but many further out, and with the styles themselves.
+# A voice's distance from the mean of its parents, as a factor. The released model of docs/training.md has as few errors
+# with voices stretched by 1.6 as with mixed ones, but many with voices further out and with the styles themselves.
 _KINDS = {"mixed": 1.0, "stretched": 1.6}
 
 Table = NDArray[np.float32]
@@ -35,7 +35,7 @@ class Styles:
         try:
             with np.load(BytesIO(content)) as tables:
                 found = [np.asarray(tables[name], np.float32).reshape(_ROWS, _WIDTH) for name in sorted(tables.files)]
-        except (ValueError, AttributeError, OSError, EOFError, BadZipFile) as error:
+        except (ValueError, TypeError, OSError, EOFError, BadZipFile) as error:
             raise SynthesisError("Kokoro's styles are no archive of tables of 510 x 1 x 256") from error
         if not found:
             raise SynthesisError("Kokoro's styles hold no table")

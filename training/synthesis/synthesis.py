@@ -61,7 +61,7 @@ def synthesize(
         added: called after each clip.
 
     Raises:
-        SynthesisError: if no voice gives usable speech.
+        SynthesisError: if no voice gives usable speech, or Kokoro's files cannot be used.
         OSError: if the collection cannot be written.
     """
     tally = Tally()

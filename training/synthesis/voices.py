@@ -12,7 +12,7 @@ from training.synthesis.voice import Synthesizer, Voice
 
 PROGRAMS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
 
-# A released model has half of their words wrong or more (docs/training.md), so they are used only on request.
+# A released model has about half of their words wrong, or more (docs/training.md), so they are used only on request.
 UNINTELLIGIBLE = tuple(f"espeak-ng/{accent}*" for accent in ("en-gb-scotland", "en-gb-x-gbc", "en-029", "en-us-nyc"))
 
 

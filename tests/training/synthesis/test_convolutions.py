@@ -18,7 +18,7 @@ needs_exact_products = pytest.mark.skipif(
 )
 
 
-def network(shapes, *, seed=0, strides=1, groups=1):
+def network(shapes, *, seed=0, strides=1, groups=1, named=True):
     """Return 8-bit convolutions of one input, each as (taps, dilation, before, after), and their input."""
     random = np.random.default_rng(seed)
     channels, nodes, constants, outputs = 4, [], [], []
@@ -33,7 +33,7 @@ def network(shapes, *, seed=0, strides=1, groups=1):
                 "ConvInteger",
                 ["x", f"w{number}", "zero", f"z{number}"],
                 [f"y{number}"],
-                name=f"conv{number}",
+                name=f"conv{number}" if named else None,
                 dilations=[dilation],
                 pads=[before, after],
                 strides=[strides],
@@ -66,10 +66,10 @@ shapes = st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.i
 
 
 @needs_exact_products
-@given(shapes=st.lists(shapes, min_size=1, max_size=3), seed=st.integers(0, 2**31))
+@given(shapes=st.lists(shapes, min_size=1, max_size=3), seed=st.integers(0, 2**31), named=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_every_sum_is_what_it_was(shapes, seed):
-    content, feed = network(shapes, seed=seed)
+def test_every_sum_is_what_it_was(shapes, seed, named):
+    content, feed = network(shapes, seed=seed, named=named)
 
     faster = with_faster_convolutions(content)
 

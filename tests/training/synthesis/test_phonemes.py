@@ -38,6 +38,11 @@ def test_a_sentence_is_never_taken_for_an_option(sentence):
     assert len(phonemes(sentence)) > 10
 
 
+@ESPEAK
+def test_names_of_languages_between_its_phonemes_are_not_read():
+    assert phonemes("the water पानी now") == "ðə wˈɔTəɹ pˈani nˈW"  # eSpeak NG: "(hi)pˈaːni(en-us)"
+
+
 def test_without_espeak_there_are_none(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -85,6 +85,17 @@ def test_the_share_of_fragments_is_kept_and_they_have_all_lengths():
     assert all(70 < lengths[words] < 130 for words in (1, 2, 3))
 
 
+def test_every_synthesizer_reads_fragments_and_whole_sentences():
+    sentence = "one two three four five"
+    readings = Readings([sentence], VOICES, seed=0, fragments=0.5)
+
+    drawn = [readings.draw(number) for number in range(1200)]
+
+    heard = Counter((reading.voice.synthesizer.name, reading.sentence == sentence) for reading in drawn)
+    assert len(heard) == 6  # 160 fragments and 240 sentences each
+    assert min(heard.values()) > 120
+
+
 def test_a_synthesizer_is_asked_for_no_speed_that_it_has_not():
     recorded = Recorded()
     recorded.speeds = (0.99, 1.01)

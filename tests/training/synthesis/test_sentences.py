@@ -15,13 +15,27 @@ def test_sentences_are_the_lines_that_are_not_empty(tmp_path, name):
     assert read_sentences(path) == ["it rained", "she isn't here", "last"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("it rained\n", encoding="utf-8-sig")
+
+    assert read_sentences(path) == ["it rained"]
+
+
+def test_a_sentence_may_have_a_thousand_characters(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a" * 1000 + "\nlast\n")
+
+    assert read_sentences(path) == ["a" * 1000, "last"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "has no sentences"),
         (b"\n \n", "has no sentences"),
         (b"fine\n" + b"a" * 1001, "line 2: longer than 1000 characters"),
-        (b"fine\nbad\0\n", "line 2: holds a character"),
+        (b"fine\nbad\0\n", "line 2: holds an unprintable character"),
         (b"\xff\xfe", "not a text file"),
         (None, "No such file"),
     ],

@@ -18,6 +18,12 @@ def archive(content):
     return file.getvalue()
 
 
+def table(values):
+    file = BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
 STACKED = np.stack(list(tables().values()))[:, :, 0]
 STYLES, AGAIN = Styles(archive(tables())), Styles(archive(tables()))
 
@@ -76,6 +82,7 @@ def test_a_voice_has_few_parents_however_many_styles_there_are():
         archive({"words": np.array(["a", "b"])}),
         archive({"objects": np.array([{}], object)}),
         archive(tables())[:1000],
+        table(np.zeros((510, 1, 256), np.float32)),
     ],
 )
 def test_a_file_that_is_not_an_archive_of_styles_is_refused(content):
