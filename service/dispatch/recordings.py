@@ -5,12 +5,9 @@ others wait behind them no longer than behind a short recording.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
@@ -50,6 +47,9 @@ class _Request:
         if growth is not None:
             since = asyncio.get_running_loop().time() if growth.ended is None else growth.ended
         return since + self.most_seconds + self.cut_recording.recording.seconds
+
+
+_BegunPart = tuple[asyncio.Task[Answer], Segment]
 
 
 class Recordings:
@@ -105,8 +105,6 @@ class Recordings:
         """
         seconds, began = cut_recording.recording.seconds, asyncio.get_running_loop().time()
         most_seconds = None if is_background else self._timeout - waited_seconds
-        under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
-        joiner = Joiner()
         is_single = cut_recording.is_whole and identification is None
         queued: AbstractAsyncContextManager[AcceptedRecording] = (
             nullcontext(accepted)
@@ -120,29 +118,52 @@ class Recordings:
                 if cut_recording.is_whole:
                     yield await self._transcribe_whole(request)
                     return
-                window = queued_recording.window
+                async with aclosing(self._answers(request)) as answers:
+                    async for answer in answers:
+                        yield answer
+
+    async def _answers(self, request: _Request) -> AsyncGenerator[Answer, None]:
+        """Yield the answers of a recording's parts, while the next parts are cut and wait for room."""
+        begun: asyncio.Queue[_BegunPart | None] = asyncio.Queue()  # None: no more will come
+        under_way: set[asyncio.Task[Answer]] = set()
+        beginning = asyncio.create_task(self._begin_all(request, begun, under_way))
+        beginning.add_done_callback(lambda _: begun.put_nowait(None))
+        joiner = Joiner()
+        try:
+            while (part := await begun.get()) is not None:
+                yield await _joined(joiner, request.cut_recording, *part)
+            await beginning
+        finally:
+            # All before the wait, which may be cancelled itself.
+            unfinished = [beginning, *under_way]
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+
+    async def _begin_all(
+        self,
+        request: _Request,
+        begun: "asyncio.Queue[_BegunPart | None]",
+        under_way: "set[asyncio.Task[Answer]]",
+    ) -> None:
+        """Cut the recording, and start each part when it has room.
+
+        Raises:
+            DeadlineExceededError: if a part has no room in time.
+        """
+        window = request.accepted.window
+        async with aclosing(request.cut_recording.cuts()) as cuts:
+            async for cut in cuts:
+                room = window.acquire(cut.stop - cut.start)
                 try:
-                    async with aclosing(cut_recording.cuts()) as cuts:
-                        async for cut in cuts:
-                            room = window.acquire(cut.stop - cut.start)
-                            try:
-                                while not room.done():
-                                    await _either(room, under_way, request.deadline)
-                                    # Answers do not wait until the next part has room.
-                                    while under_way and under_way[0][0].done():
-                                        yield await _joined(joiner, cut_recording, *under_way.popleft())
-                            except BaseException:
-                                window.release(room)
-                                raise
-                            under_way.append((self._begun(request, cut, window, room), cut))
-                            while under_way and under_way[0][0].done():
-                                yield await _joined(joiner, cut_recording, *under_way.popleft())
-                    while under_way:
-                        yield await _joined(joiner, cut_recording, *under_way.popleft())
-                finally:
-                    for task, _ in under_way:
-                        task.cancel()
-                    await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
+                    await _until(room, request.deadline)
+                except BaseException:
+                    window.release(room)
+                    raise
+                task = self._begun(request, cut, window, room)
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                begun.put_nowait((task, cut))
 
     async def _transcribe_whole(self, request: _Request) -> Answer:
         """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
@@ -195,19 +216,17 @@ class Recordings:
             self._metrics.audio_seconds.labels(outcome, request.lane.model).inc(max(0.0, unanswered))
 
 
-async def _either(
-    room: "asyncio.Future[None]", under_way: "deque[tuple[asyncio.Task[Answer], Segment]]", deadline: float | None
-) -> None:
-    """Wait for room in the window, or for the answer of the first part under way.
+async def _until(room: "asyncio.Future[None]", deadline: float | None) -> None:
+    """Wait for room in the window.
 
     Raises:
-        DeadlineExceededError: if neither comes in time.
+        DeadlineExceededError: if there is none in time.
     """
-    seconds = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
-    awaited: list[asyncio.Future[Any]] = [room, *(task for task, _ in islice(under_way, 1))]
-    done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    if not done:
-        raise DeadlineExceededError("No transcript in time.", retry_after=60)
+    try:
+        async with asyncio.timeout_at(deadline):
+            await room
+    except TimeoutError:
+        raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
 
 
 async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:

@@ -113,6 +113,22 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
     asyncio.run(scenario())
 
 
+def test_an_answer_does_not_wait_until_the_next_cut_is_found(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front()
+        with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
+            arriving = replace(source, growth=Growth(30 * RATE))
+            async with aclosing(recordings.transcribe(arriving, "me", LANE)) as answers:
+                first = asyncio.ensure_future(anext(answers))
+                await settle()
+                engine.answer(dispatching)
+                await settle()
+                assert first.done()
+                assert first.result().transcript.text == "1.0"
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
 def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waited, left):
     async def scenario() -> None:
