@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
     parser.add_argument("--rounds", type=int, default=20, help="measured calls of each form")
     parser.add_argument(
-        "--launches", action="store_true", help="measure all launches of the kernel that this device can run"
+        "--launches",
+        action="store_true",
+        help="also measure our kernel with launches of a list, if the device can run them",
     )
     add_rows_option(parser)
     args = parser.parse_args()

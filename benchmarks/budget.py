@@ -24,7 +24,7 @@ class Cost:
     Attributes:
         batch: fixed cost of a batch.
         second: cost of a second of audio or padding.
-        square: cost of a clip divided by the square of its length.
+        square: cost of the attention in a clip, divided by the square of its length.
     """
 
     batch: float

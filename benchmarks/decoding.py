@@ -78,7 +78,7 @@ class EncoderDecoder:
         with patch.object(attention_decoder, "decoder_step_on", self._kernels):
             found = self._search.search(encoded, frames, prompts, bound)
         if any(len(row.tokens) != tokens for row in found.rows()):
-            raise SystemExit("the search stopped a text that repeats itself: fewer --tokens are needed, up to 128")
+            raise SystemExit("the search stopped a text that repeats itself; with up to 128 --tokens it never does")
 
 
 def _encoder(layers: int, width: int) -> ConformerConfig:

@@ -325,8 +325,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests of each kind in a run")
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--http-processes", type=int, default=1, help="HTTP processes before the dispatcher")
-    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
+    second = parser.add_mutually_exclusive_group()
+    second.add_argument("--http-processes", type=int, default=1, help="HTTP processes before the dispatcher")
+    second.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     args = parser.parse_args()
 
     files = containers(clip(args.recording, args.seconds))

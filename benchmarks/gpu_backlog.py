@@ -1,7 +1,7 @@
 """Run the measurements that need a GPU, the most useful first: the rows of docs/gpu-backlog.md.
 
-Output, table rows and the result of each row are kept in a folder. The same command continues after a stop; a row that
-failed runs again only if it is named. --toy rehearses everything on a CPU in minutes.
+Output, measured rows and the result of each step are kept in a folder. The same command continues after a stop; a step
+that failed runs again only if it or its row is named. --toy --device cpu rehearses everything in minutes.
 """
 
 import argparse
@@ -331,7 +331,7 @@ def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapp
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows or steps, which are run again if they failed")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="only these rows or steps, again if they failed")
     parser.add_argument("--folder", type=Path, default=Path("runs/gpu-backlog"), help="folder for output and results")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop the running step after this time")
     parser.add_argument("--device", default="cuda")

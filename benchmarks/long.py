@@ -3,7 +3,7 @@
 A recording is made of clips with transcripts, in a random order with random pauses, and disturbed as real ones are. The
 result is the ratio of errors: 1 means that cutting loses nothing. The joined recording is transcribed like a file of
 `steno transcribe`; for comparison, the model gets the same samples clip by clip, each with half of the pauses around
-it.
+it, at most half a second.
 """
 
 import argparse
@@ -205,7 +205,7 @@ def long_recording(clips: Sequence[Reference], variant: Variant, seconds: float,
         lengths.append((len(samples), pause))
         texts.append(clip.text)
     if variant.silence:
-        middle = len(lengths) // 2
+        middle = max(1, len(lengths) // 2)  # after a clip
         added = round(variant.silence * RATE)
         pieces.insert(2 * middle, np.zeros(added, np.float32))
         lengths[middle - 1] = (lengths[middle - 1][0], lengths[middle - 1][1] + added)
@@ -214,7 +214,7 @@ def long_recording(clips: Sequence[Reference], variant: Variant, seconds: float,
 
 
 def _edges(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the edges of each clip, with at most half a second of the pauses around it."""
+    """Return the edges of each clip, with half of the pauses around it, at most half a second of each."""
     most = RATE // 2
     edges, start, before = [], 0, 0
     for length, pause in lengths:

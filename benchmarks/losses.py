@@ -161,7 +161,7 @@ def _learning(case: _Case, step: Step) -> Callable[[], object]:
 
 
 def _peak(call: Callable[[], object], device: torch.device) -> float:
-    """Return the peak of a call's additional memory in bytes, gradients included."""
+    """Return the peak of a call's additional memory in bytes; its gradients replace those of the call before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

@@ -28,6 +28,13 @@ def test_a_recording_is_as_long_as_asked_and_its_edges_hold_all_that_is_not_sile
     assert sum(map(len, recording.at(RATE))) == (~outside).sum()
 
 
+def test_the_edges_of_a_single_clip_hold_it_when_silence_is_added():
+    recording = made(VARIANTS["silence"], seconds=0.5)
+
+    ((start, stop),) = recording.edges
+    assert np.abs(recording.samples[start:stop]).max() == np.abs(recording.samples).max() > 0
+
+
 def test_the_seed_decides_order_pauses_and_noise():
     first, same, other = (made(VARIANTS["noise-10"], seed=seed).samples for seed in (3, 3, 4))
 
