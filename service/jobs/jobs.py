@@ -269,19 +269,19 @@ class Jobs:
             self._metrics.jobs.labels("expired").inc()
 
     async def _start_deliveries(self) -> None:
-        most = _MOST_DELIVERIES - len(self._delivering)
-        if most <= 0:
+        if len(self._delivering) >= _MOST_DELIVERIES:
             return
-        # More than needed, because some may be for hosts with their most deliveries under way.
-        due = await self._in_thread(lambda: self._store.due_deliveries(self._clock(), 10 * _MOST_DELIVERIES))
-        for job in due:
-            assert job.delivery is not None
-            host = httpx.URL(job.delivery.url).host
-            if job.id in self._delivering or self._hosts[host] >= _MOST_DELIVERIES_OF_HOST or not most:
+        for name, url in await self._in_thread(lambda: self._store.due_deliveries(self._clock())):
+            host = httpx.URL(url).host
+            if name in self._delivering or self._hosts[host] >= _MOST_DELIVERIES_OF_HOST:
                 continue
-            most -= 1
+            job = await self._in_thread(lambda name=name: self._store.find(name))  # type: ignore[misc]
+            if job is None or job.delivery is None:  # deleted meanwhile
+                continue
             self._hosts[host] += 1
-            self._start_task(self._delivering, job.id, self._deliver(job, job.delivery, host))
+            self._start_task(self._delivering, name, self._deliver(job, job.delivery, host))
+            if len(self._delivering) >= _MOST_DELIVERIES:
+                return
 
     async def _deliver(self, job: Job, delivery: Delivery, host: str) -> None:
         try:
@@ -346,10 +346,13 @@ class Jobs:
         return None if moment is None else max(1.0, moment - self._clock())
 
     async def _retrying(self, work: Callable[[], T]) -> T:
-        """Change the store; while it cannot be written, try again, because a finished job must not run again."""
+        """Change the store; while it cannot be written, try again, because a finished job must not run again.
+
+        If the call is cancelled, the change is tried once all the same, before the store is closed.
+        """
         while True:
             try:
-                return await self._in_thread(work)
+                return await asyncio.shield(asyncio.wrap_future(self._thread.submit(work)))
             except (sqlite3.Error, OSError):
                 log.exception("the jobs cannot be written")
                 await asyncio.sleep(_FULL_SECONDS)

@@ -276,13 +276,10 @@ class JobStore:
         """Return expired jobs."""
         return [job for (job,) in self._database.execute("SELECT id FROM jobs WHERE expires <= ?", (now,))]
 
-    def due_deliveries(self, now: float, limit: int) -> list[Job]:
-        """Return finished jobs whose webhooks are due, the longest due first."""
-        rows = self._database.execute(
-            f"SELECT {_COLUMNS} FROM jobs WHERE webhook_due <= ? ORDER BY webhook_due LIMIT ?",  # noqa: S608
-            (now, limit),
-        )
-        return [_job(row) for row in rows]
+    def due_deliveries(self, now: float) -> list[tuple[str, str]]:
+        """Return the ids and addresses of the webhooks that are due, the longest due first."""
+        query = "SELECT id, webhook_url FROM jobs WHERE webhook_due <= ? ORDER BY webhook_due"
+        return [(job, url) for job, url in self._database.execute(query, (now,))]
 
     def delivered(self, job: str, delivery: Delivery, due: float | None) -> None:
         """Store the outcome of an attempt.

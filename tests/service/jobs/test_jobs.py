@@ -1,13 +1,17 @@
-"""What becomes of a job for which there is no room."""
+"""What becomes of a job for which there is no room, of its result at the end of the service, and of webhooks."""
 
 import asyncio
+import threading
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from service.jobs.job import JobResult
+from service.jobs.job import Delivery, JobResult
 from service.jobs.jobs import JobLimits, Jobs, LaterError
 from service.metrics import Metrics
 from tests.service.jobs.test_store import RESULT, add, store_in
+from tests.service.serving import PATIENCE
 
 FULL = JobResult(503, "application/json", b"{}", "overloaded", "no room")
 
@@ -88,3 +92,68 @@ def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cance
     assert attempts.store.find("a").state == "completed"
     assert attempts.jobs._metrics.jobs.labels("cancelled")._value.get() == 0
     attempts.store.close()
+
+
+def test_a_result_that_is_there_when_the_service_stops_is_kept(tmp_path):
+    attempts = Attempts(tmp_path, [])
+
+    async def main():
+        add(attempts.store, "a")
+        job, released = attempts.store.start_next(1000.0), threading.Event()
+        attempts.jobs._thread.submit(released.wait)
+        running = asyncio.create_task(attempts.jobs._run_job(job))
+        while not attempts.began:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the result waits for the store
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        released.set()
+        await attempts.jobs._in_thread(int)
+
+    asyncio.run(main())
+
+    assert attempts.store.find("a").state == "completed"
+    attempts.store.close()
+
+
+class HangingOutbound:
+    """Stands in for requests: a host never answers, the others do at once."""
+
+    def __init__(self):
+        self.delivered = asyncio.Event()
+
+    @asynccontextmanager
+    async def request(self, method, url, *, headers, content):
+        if "hangs" in url:
+            await asyncio.Event().wait()
+        self.delivered.set()
+        yield SimpleNamespace(status=200)
+
+
+def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
+    store = store_in(tmp_path, max_jobs=1000)
+    for number in range(200):
+        host = "hangs" if number < 199 else "answers"
+        add(store, f"{number}", delivery=Delivery(f"https://{host}.example/", "a secret of some length"))
+        store.start_next(1.0)
+        store.finish(f"{number}", RESULT, 2.0 + number, 1e9)
+
+    async def main():
+        outbound = HangingOutbound()
+        jobs = Jobs(
+            store,
+            transcribe=None,
+            is_ready=lambda: False,
+            limits=JobLimits(1, 60.0),
+            outbound=outbound,
+            metrics=Metrics(),
+            clock=lambda: 1000.0,
+        )
+        running = asyncio.create_task(jobs.run())
+        async with asyncio.timeout(PATIENCE):
+            await outbound.delivered.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+    store.close()
