@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
-Takes real training steps of an attention decoder on real clips, without reading the clips: some full batches of each
+Takes real training steps of an attention decoder on real clips, which are read before: some full batches of each
 bucket, in turns over all rungs and rounds. The time of an epoch is their mean time multiplied by its batches. On a CPU
 it is the processor time of this process, which depends little on other load. The last rung changes the precision of the
 one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; the last column is the
@@ -137,7 +137,7 @@ def main() -> None:
         for rung in rungs:
             rung.read(run.config.encoder.subsampling_factor, args.batches)
         for number in range(args.rounds + 1):  # the first is a warm-up
-            for bucket in range(max(len(rung.batches) for rung in rungs)):
+            for bucket in sorted({bucket for rung in rungs for bucket in rung.batches}):
                 for rung in rungs:
                     for batch in rung.batches.get(bucket, []):
                         seconds = _step(run, batch, rung.precision)
@@ -203,7 +203,7 @@ def _step(run: Run, batch: Batch, precision: Precision) -> float:
 
 
 def _print(rungs: list[MeasuredRung], device: torch.device, path: Path | None) -> None:
-    # What audio and labels cost, from all batches in float32: what is left is what each step costs by itself.
+    # Fitted to all batches in float32, without a constant: what each step costs by itself is shared among both.
     measured = np.array([size for rung in rungs if rung.precision == "float32" for size in rung.sizes()])
     audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
     print(f"a second of audio takes {1000 * audio_cost:.2f} ms, a label {1000 * label_cost:.2f} ms, padding included")
