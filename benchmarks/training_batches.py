@@ -49,7 +49,7 @@ def main() -> None:
     """Print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", type=Path)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model of the labels")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or .nemo checkpoint")
     parser.add_argument("--seconds", type=float, default=600, help="audio and padding in a batch")
     parser.add_argument("--buckets", type=int, default=10)
     parser.add_argument("--label-buckets", type=int, default=4)

@@ -36,6 +36,8 @@ from training.sampler import BucketSampler, Position
 from training.step import take_step
 from training.student import FRONT_END
 
+_RUNGS = 6  # those of `ways`, and half precision
+
 
 @dataclass
 class MeasuredRung:
@@ -111,7 +113,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", type=Path)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="a SentencePiece model")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or .nemo checkpoint")
     parser.add_argument("--seconds", type=float, default=60, help="of audio and padding in the first rung's batch")
     parser.add_argument("--buckets", type=int, default=5)
     parser.add_argument("--label-buckets", type=int, default=4)
@@ -124,11 +126,13 @@ def main() -> None:
     parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
     parser.add_argument("--batches", type=int, default=2, help="of each bucket")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", type=int, nargs="+", help="rungs, from 0, instead of all")
+    parser.add_argument("--only", type=int, nargs="+", choices=range(_RUNGS), help="rungs, instead of all")
     parser.add_argument("--half", choices=("bfloat16", "float16"), default="bfloat16", help="of the last rung")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=Path, help="where to keep the JSON line as well")
     args = parser.parse_args()
+    if args.only and set(args.only) == {_RUNGS - 1}:
+        parser.error("--only must name a rung in float32 too: costs of audio and labels are fitted to these")
     device = torch.device(args.device)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(read_recipe(_recipe(args, Path(folder))), Path(folder), device)
