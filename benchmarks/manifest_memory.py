@@ -4,8 +4,8 @@
 
 For each: the time to read the manifest and make the index of its takes; the time to open the index again, as a resumed
 run does; the time to plan an epoch of one rank of four and to look up the clips of its first batches; and the memory of
-the process, beyond that of a run with one line: its own (anonymous) pages, and those of files, which the system may
-drop.
+the process, beyond that of a run with one line: its own (anonymous) pages and those of files, which the system may
+drop, at the end, and the most of both together.
 """
 
 import argparse
@@ -45,11 +45,11 @@ def main() -> None:
     print(f"{'lines':>9} {'manifest MB':>11} {'index MB':>9} {'index s':>8} {'again s':>8} {'plan s':>7} "
           f"{'own MB':>7} {'bytes a clip':>12} {'most MB':>8} {'file MB':>8}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        empty = _of_lines(Path(folder), 1, args.window)
+        one_line = _of_lines(Path(folder), 1, args.window)
         for lines in args.lines:
             row = _of_lines(Path(folder), lines, args.window)
             row = {"lines": lines} | {
-                name: value - (empty[name] if name in ("own_mb", "most_mb", "file_mb") else 0)
+                name: value - (one_line[name] if name in ("own_mb", "most_mb", "file_mb") else 0)
                 for name, value in row.items()
             }
             rows.append(row)

@@ -43,7 +43,7 @@ def main() -> None:
     models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "utterances": args.utterances, "audio_seconds": sum(seconds)}
-    about |= {"one_stream": args.one_stream}
+    about |= {"repeats": args.repeats, "one_stream": args.one_stream}
     rows = Rows("offline", about | describe(model.device), args.rows)
     noise = _noise(seconds, model.sample_rate)
     on_gpu = model.device.type == "cuda"

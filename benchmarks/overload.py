@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -146,9 +147,9 @@ class Measured:
             "healthz_ms": _spread([1000 * one.seconds for one in self.probes if one.status == 200]),
             "healthz_statuses": dict(Counter(str(one.status) for one in self.probes)),
             "answered_s": _spread([one.seconds for one in answered]),
-            "retry_after_s": _spread([one.retry_after or 0.0 for one in refused]),
+            "retry_after_s": _spread([one.retry_after for one in refused if one.retry_after is not None]),
             "retry_after_over_wait": _spread(ratios),
-            "within_factor_2": round(sum(1 / _FACTOR <= one <= _FACTOR for one in ratios) / max(1, len(ratios)), 3),
+            "within_factor_2": round(statistics.fmean(map(_is_near, ratios)), 3) if ratios else None,
             "clients_late_ms": _spread([1000 * one for one in self.late]),
         }
 
@@ -163,6 +164,10 @@ def retry_after_ratios(refused: Sequence[Outcome], answered: Sequence[Outcome]) 
         if following < len(accepted) and one.retry_after is not None:
             ratios.append(one.retry_after / accepted[following].seconds)
     return ratios
+
+
+def _is_near(ratio: float) -> bool:
+    return 1 / _FACTOR <= ratio <= _FACTOR
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """The share of time that a device idles between batches, by the number of slots of its engine; calculated.
 
 The cycle of a slot: the front forms a batch and copies its samples to the engine (stage), a thread of the engine copies
-them to pinned memory (lay out), another launches the work, the device computes, a third thread detokenizes and sends
-the texts, and the slot is free again; or it is free when the device is done. Each thread, and the device, has one batch
-at a time, and enough work waits. The times are arguments: milliseconds of batches that fill a large GPU.
+them to pinned memory (collate), another launches the work, the device computes, a third thread detokenizes and sends
+the texts (write). Then the slot is free ("when sent"), or already when the device is done ("when done"). Each thread,
+and the device, has one batch at a time, and enough work waits. The times are arguments: milliseconds of batches that
+fill a large GPU.
 """
 
 import argparse

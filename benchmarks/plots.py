@@ -1,11 +1,11 @@
-"""Plots of results: `python -m benchmarks plots OUT.svg FILE...`; the files have JSON lines of one benchmark.
+"""Plots of results: `python -m benchmarks plots OUT.svg FILE...`; the last line of each file is JSON of one benchmark.
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form
 of the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
 million hours, by machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`:
-latency by load, a line for each policy. `dashboard`: its panels, where Grafana puts them. Needs matplotlib (the
-`plots` extra).
+latency by load, a line for each policy. `dashboard`: its panels, where Grafana puts them. Those of `latency`, `losses`
+and `cost` may be of several files. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -42,6 +42,8 @@ def main() -> None:
     benchmarks = {document["benchmark"] for document in documents}
     if len(benchmarks) > 1 or not benchmarks <= set(_PICTURES):
         parser.error(f"there are pictures of {' or '.join(_PICTURES)}, and not of {' with '.join(sorted(benchmarks))}")
+    if len(documents) > 1 and not benchmarks <= _OF_SEVERAL:
+        parser.error(f"a picture of {benchmarks.pop()} is of one file")
     figure = _PICTURES[benchmarks.pop()](documents)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.out, metadata={"Date": None} if args.out.suffix == ".svg" else None)
@@ -326,6 +328,7 @@ _PICTURES = {
     "roofline": _roofline,
     "search": _search,
 }
+_OF_SEVERAL = {"cost", "latency", "losses"}
 
 
 if __name__ == "__main__":

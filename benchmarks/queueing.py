@@ -2,7 +2,7 @@
 
 One device computes batches with the cost that `python -m benchmarks budget` fitted. Requests arrive singly (Poisson) or
 in bursts; one in a hundred lasts ten minutes and is cut into parts, the others 1 to 15 s, 6 s on average. Load is the
-audio offered in a second, relative to the device's speed in endless batches without padding. Policies:
+audio offered in a second, relative to the device's speed in endless batches, without padding and attention. Policies:
 
     one by one   in the order of arrival, without batches
     window       in the order of arrival; a batch leaves when 16 wait or the first has waited 100 ms
@@ -140,7 +140,7 @@ class Staged:
         self._running: list[Utterance] = []
 
     def add(self, utterance: Utterance) -> None:
-        """Add a clip."""
+        """Add a clip, or a part for which there is room."""
         utterance.number = next(self._numbers)
         self._policy.add(utterance)
 
@@ -203,7 +203,7 @@ class Times:
         queued: seconds until the last part of each request was sent.
         done: seconds until each request was answered.
         batches: seconds of each batch.
-        passed_over: most batches led by later arrivals while an utterance waited.
+        passed_over: most batches led by later arrivals while an utterance waited, as the service's batcher counts them.
     """
 
     queued: list[float]

@@ -2,8 +2,8 @@
 
 A stage takes as long as the slowest of three: its operations at the peak of its dtype, its bytes at the memory's peak,
 its kernels one after the other. Features are float32 in any dtype; with tf32, so are searches and attention, which our
-kernels compute. The second estimate takes shares of the peaks that
-large products and copies reach on GPUs like these. Texts are written beside the device and cost it nothing.
+kernels compute. The second estimate takes shares of the peaks that large products and copies reach on GPUs like these.
+Texts are written beside the device and cost it nothing.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.random_model import ENCODERS, LABELS, published_config
 from models.config import ConformerConfig
 
-# Bytes of a value. Stages are calculated for two, and take as many times the bytes as a value has.
+# Bytes of a value: those that stages are calculated with, and those of each dtype.
 _VALUE = 2
 VALUES = {"bfloat16": 2, "float16": 2, "tf32": 4, "float32": 4}
 # Stages whose kernels compute float32 exactly also with tf32.
@@ -184,14 +184,14 @@ def decoder_stages(decoder: str, shape: str, batch: int, seconds: float) -> Iter
         yield Stage("CTC's choice", 0, 3 * frames * (LABELS + 1) * 4, 8, is_exact=True)
         return
     if decoder == "attention":
-        yield from _attention_decoder(width, batch, frames, batch and round(seconds * _LABELS_A_SECOND))
+        yield from _attention_decoder(width, batch, frames, round(seconds * _LABELS_A_SECOND))
         return
     transducer = config.transducer
     assert transducer is not None
     joint, state, outputs = transducer.joint_width, transducer.predictor_width, LABELS + 1 + len(transducer.durations)
     yield _product("joint's frames", frames, width, joint, 1)
     steps, scored = _STEPS_A_SECOND[decoder] * seconds, batch * _WINDOW
-    # Weights lie in the second cache; each tile of rows reads them again, from there.
+    # Each tile of rows reads the weights again: from the second cache, but counted as if from memory.
     read = outputs * joint * max(1, scored / _ROWS_OF_A_TILE) + scored * joint
     lstm = transducer.predictor_layers * 8 * state * state
     yield Stage("search: scores", steps * 2 * scored * joint * outputs, steps * read * _VALUE, 2 * steps)
@@ -218,13 +218,13 @@ def _attention_decoder(width: int, batch: int, frames: float, tokens: int) -> It
 
 
 def _subsampling(config: ConformerConfig, features: float, frames: float) -> Stage:
-    """Return the stage of three convolutions by two, the last two of them by channel and pointwise."""
+    """Return the stage of three convolutions with stride two, the last two of them depthwise and pointwise."""
     channels = config.subsampling_channels
     quarter, eighth = features / 4 * config.mels / 4, features / 8 * config.mels / 8
     operations = features / 2 * config.mels / 2 * channels * 2 * 9
     operations += (quarter + eighth) * channels * 2 * (9 + channels)
     operations += 2 * frames * config.mels // 8 * channels * config.width
-    # Our kernels write the images after each convolution by channel; products write and read the others.
+    # Our kernels write the images after each depthwise convolution; products write and read the others.
     moved = features * config.mels + (3 * quarter + 4 * eighth) * channels + frames * config.width
     return Stage("subsampling", operations, moved * _VALUE, 8)
 

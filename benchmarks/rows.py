@@ -11,7 +11,7 @@ Cell = TypeVar("Cell", bound=tuple[object, ...])
 
 
 def add_rows_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--rows``, the file that `Rows` keeps them in."""
+    """Add ``--rows``, the file in which `Rows` keeps rows."""
     parser.add_argument(
         "--rows", type=Path, help="file that rows are written to as they come; those that it has are not measured again"
     )

@@ -1,8 +1,9 @@
 """Forms of the transducer's search over the same encoded frames: label looping, flat, look-ahead, graphs of look-ahead.
 
-Graphs exist on a GPU: "replayed" 16 steps at a time, and "looped" 4 steps at a time by the GPU itself, each in plain
-operations and in our kernels ("fused"); the last also with other windows ("8 ahead"). The encoder's time is not
-included. Weights are random, for four labels a second (random_model).
+Graphs of a GPU are "replayed" 16 steps at a time, or "looped" 4 steps at a time by the GPU itself, each in plain
+operations and in our kernels ("fused"). On a CPU, "replayed" does the same 16 steps without a graph. The last form is
+also measured with other windows ("8 ahead"). The encoder's time is not included. Weights are random, for four labels a
+second (random_model).
 """
 
 import argparse
@@ -46,6 +47,7 @@ def main() -> None:
 
     device = torch.device(args.device)
     about = {"shape": args.shape, "dtype": args.dtype, "clip_seconds": args.seconds}
+    about |= {"windows": args.windows, "rounds": args.rounds}
     rows = Rows("search", about | describe(device), args.rows)
     for transducer in args.transducer:
         checkpoint = random_checkpoint(args.shape, transducer, device=args.device)

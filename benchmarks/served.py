@@ -47,9 +47,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=4, help="how often each of 64 clips is transcribed in a round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--engines", type=int, default=1, help="of the service; several share all processors")
-    parser.add_argument("--batch-seconds", type=float, help="of an engine, and of `transcribe`; default: of each")
+    parser.add_argument("--batch-seconds", type=float, help="of an engine, and of `transcribe`; default: each its own")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--intake", type=int, help="uploads that are received and not decoded; default: as the service")
     args = parser.parse_args()
 
     clips, _ = uploads(args.audio, 1.0, 0)
@@ -78,7 +77,7 @@ def main() -> None:
     for name, ratios in (("wall", walls), ("processor", processors)):
         print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
     about = describe(torch.device("cpu")) | {
-        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "batch_seconds", "intake")
+        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "batch_seconds")
     }
     print(json.dumps({"benchmark": "served", **about, "audio_seconds": audio, "rounds": rounds}))
 
@@ -104,6 +103,7 @@ def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connec
         target=_transcribe, args=(theirs, args.model, paths, args.threads, args.batch_seconds), daemon=True
     )
     process.start()
+    theirs.close()  # else the end of the process would not be seen here
     try:
         yield ours
     finally:
@@ -131,9 +131,8 @@ def _transcribe(
 def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
     port = free_port()
     serve = (
-        "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
-        f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
-        f"server.run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
+        "from service.server import run; from service.settings import Settings; "
+        f"run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
         f"threads={args.threads if args.engines == 1 else None}, batch_seconds={args.batch_seconds}, "
         "log_level='error', max_wait_seconds=3600))"
     )

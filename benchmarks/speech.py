@@ -1,7 +1,9 @@
-"""Processor time of detecting speech, with the network as it is and as silero-vad has it: `benchmarks speech FILE`.
+"""Processor time of detecting speech, with our rewritten network and with silero-vad's original.
 
-Both run in turns over the same recording, as the front runs them for `no_speech_prob` and before it cuts a long
-recording. It needs the package silero-vad. The last line is JSON.
+    python -m benchmarks speech FILE
+
+Both run in turns over the same recording, as the front runs ours for `no_speech_prob` and before it cuts a long
+recording. It needs the package silero-vad.
 """
 
 import argparse
@@ -58,7 +60,9 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", type=Path)
-    parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 3600.0], help="lengths; it is repeated")
+    parser.add_argument(
+        "--seconds", type=float, nargs="+", default=[8.0, 3600.0], help="of the recording, cut or repeated"
+    )
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
 

@@ -16,9 +16,9 @@
 The device is slow (20 seconds of audio a second, `--second`), so that a day has few batches. With the same ratio of
 `--batch` to `--second`, clips of a faster one wait as many mean batches beside hours, but more in the flood. Printed
 are the wait of clips in the queue, in mean batches; the time until a long recording is done, divided by what its
-seconds alone cost; and the most batches that later arrivals led while an utterance waited. All are means over the
-seeds. The first two policies have the parts of long recordings from the beginning; to the others, parts come when there
-is room, as in the service (service/dispatch/window.py).
+seconds alone cost; and the most batches that later arrivals led while an utterance waited (with *clips first*, only
+batches of its own kind count). All are means over the seeds. The first two policies have the parts of long recordings
+from the beginning; to the others, parts come when there is room, as in the service (service/dispatch/window.py).
 """
 
 import argparse
@@ -36,7 +36,7 @@ from service.dispatch.utterance import Utterance
 _HOUR = 3600.0
 _BURST = 8
 _SCENARIOS = ("hours", "flood", "day")
-# Audio in whose time clips come in the scenario of hours: less than its three hours, which so last longer than clips.
+# In the scenario of hours, clips come for as long as the device takes for this audio, so the three hours outlast them.
 _MEANWHILE = 2.5 * _HOUR
 
 

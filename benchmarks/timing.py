@@ -65,7 +65,7 @@ class Latency:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> "Latency":
-        """Compute the statistics; a percentile is the smallest time that is long enough."""
+        """Compute the statistics; a percentile is the smallest time that its share of the times does not exceed."""
         ordered = sorted(times)
         shares = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.9, 0.95, 0.99))
         return cls(sum(times) / len(times), *shares)

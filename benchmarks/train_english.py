@@ -3,10 +3,10 @@
     python -m benchmarks train_english --speech DIR --teacher FILE --device cuda --minutes 5
 
 Trains as `steno train training/recipes/english.yaml` does, on those of its manifests that are there. After a stop, the
-same command goes on. Then the first steps are taken on the CPU too, with the teacher's labels that the GPU made, and
-losses are compared; the recipe has no dropout, so they should agree but for rounding. Printed are these differences,
-the speed of steps, the share of time in which no batch was ready, and memory. `--toy` rehearses it with a few clips of
-the tests and a small student.
+same command goes on. Then the first steps are taken on the CPU too, with the teacher's outputs that the GPU computed,
+and losses are compared; the recipe has no dropout, so they should agree but for rounding. Printed are these
+differences; the speed and the share of time in which no batch was ready, of the later half of the steps; and memory.
+`--toy` rehearses it with a few clips of the tests and a small student.
 """
 
 import argparse

@@ -49,7 +49,7 @@ def main() -> None:
     """Print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", type=Path)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model of the labels")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or .nemo checkpoint")
     parser.add_argument("--seconds", type=float, default=600, help="audio and padding in a batch")
     parser.add_argument("--buckets", type=int, default=10)
     parser.add_argument("--label-buckets", type=int, default=4)
@@ -130,7 +130,10 @@ def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: flo
 
 
 def padded(clips: tuple[list[float], list[int]], buckets: Buckets) -> NDArray[np.float64]:
-    """Return the clips, the seconds and the labels of each batch of an epoch, padding included, [batches, 3]."""
+    """Return the clips, the seconds and the labels of each batch of an epoch, [batches, 3].
+
+    Clips are padded to the longest of their batch here; in training, their audio to the length of their bucket.
+    """
     seconds, labels = clips
     sampler = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels)
     batches = [[draw.take for draw in batch.draws] for (batch,) in sampler.epoch(0)]

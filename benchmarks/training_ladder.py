@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
-Takes real training steps of an attention decoder on real clips, without reading the clips: some full batches of each
+Takes real training steps of an attention decoder on real clips, which are read before: some full batches of each
 bucket, in turns over all rungs and rounds. The time of an epoch is their mean time multiplied by its batches. On a CPU
 it is the processor time of this process, which depends little on other load. The last rung changes the precision of the
 one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; the last column is the
@@ -35,6 +35,8 @@ from training.run import Run
 from training.sampler import BucketSampler, Position
 from training.step import take_step
 from training.student import FRONT_END
+
+_RUNGS = 6  # those of `ways`, and half precision
 
 
 @dataclass
@@ -111,7 +113,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", type=Path)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="a SentencePiece model")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or .nemo checkpoint")
     parser.add_argument("--seconds", type=float, default=60, help="of audio and padding in the first rung's batch")
     parser.add_argument("--buckets", type=int, default=5)
     parser.add_argument("--label-buckets", type=int, default=4)
@@ -124,11 +126,13 @@ def main() -> None:
     parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
     parser.add_argument("--batches", type=int, default=2, help="of each bucket")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", type=int, nargs="+", help="rungs, from 0, instead of all")
+    parser.add_argument("--only", type=int, nargs="+", choices=range(_RUNGS), help="rungs, instead of all")
     parser.add_argument("--half", choices=("bfloat16", "float16"), default="bfloat16", help="of the last rung")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=Path, help="where to keep the JSON line as well")
     args = parser.parse_args()
+    if args.only and set(args.only) == {_RUNGS - 1}:
+        parser.error("--only must name a rung in float32 too: costs of audio and labels are fitted to these")
     device = torch.device(args.device)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(read_recipe(_recipe(args, Path(folder))), Path(folder), device)
@@ -137,7 +141,7 @@ def main() -> None:
         for rung in rungs:
             rung.read(run.config.encoder.subsampling_factor, args.batches)
         for number in range(args.rounds + 1):  # the first is a warm-up
-            for bucket in range(max(len(rung.batches) for rung in rungs)):
+            for bucket in sorted({bucket for rung in rungs for bucket in rung.batches}):
                 for rung in rungs:
                     for batch in rung.batches.get(bucket, []):
                         seconds = _step(run, batch, rung.precision)
@@ -203,7 +207,7 @@ def _step(run: Run, batch: Batch, precision: Precision) -> float:
 
 
 def _print(rungs: list[MeasuredRung], device: torch.device, path: Path | None) -> None:
-    # What audio and labels cost, from all batches in float32: what is left is what each step costs by itself.
+    # Fitted to all batches in float32, without a constant: what each step costs by itself is shared among both.
     measured = np.array([size for rung in rungs if rung.precision == "float32" for size in rung.sizes()])
     audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
     print(f"a second of audio takes {1000 * audio_cost:.2f} ms, a label {1000 * label_cost:.2f} ms, padding included")

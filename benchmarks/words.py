@@ -1,10 +1,10 @@
 """Errors of word times, and the calibration of word confidence: clips with transcripts, one model.
 
-Times are compared with the audio: at silences of a quarter of a second, and at the ends of a clip, the word before has
-ended and the word after begins. Quiet is nearer to a clip's noise than to its speech; clips with noise too near to
-speech are left out. Confidence is compared with correctness: of words with a confidence of 0.8, eight of ten should be
-right (expected calibration error, Guo et al., 2017, over 15 bins; and AUC, the probability that a right word has a
-higher confidence than a wrong one).
+Times are compared with the audio: at silences of a quarter of a second or more, and at the ends of a clip, the word
+before has ended and the word after begins. Quiet is nearer to a clip's noise than to its speech; clips with noise too
+near to speech have no silences. Confidence is compared with correctness: of words with a confidence of 0.8, eight of
+ten should be right (expected calibration error, Guo et al., 2017, over 15 bins; and AUC, the probability that a right
+word has a higher confidence than a wrong one).
 """
 
 import argparse
@@ -48,19 +48,21 @@ def main() -> None:
     )
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--decoder", help="default: the model's first")
-    parser.add_argument("--language-model", help="none: greedy, where the model has one")
+    parser.add_argument("--language-model", help="for a CTC decoder; none: greedy (default: the bundled model's own)")
     parser.add_argument(
         "--aligned", action="store_true", help="find the words of the transcripts, as an aligner of another model does"
     )
     parser.add_argument("--split")
     parser.add_argument("--sources", nargs="+", help="only clips of these")
     args = parser.parse_args()
-    model = load_model(args.model, language_model=args.language_model)
     chosen = [
         clip
         for clip in read_references(args.clips)
         if args.split in (None, clip.split) and (args.sources is None or clip.source in args.sources)
     ]
+    if not chosen:
+        parser.error(f"no clip of {args.clips} has this split and one of these sources")
+    model = load_model(args.model, language_model=args.language_model)
     samples = [_read(clip.audio, model.sample_rate) for clip in chosen]
     if args.aligned:
         transcripts = [aligned(model, clip.text, pcm) for clip, pcm in zip(chosen, samples, strict=True)]
@@ -173,7 +175,9 @@ def calibration(confidence: Sequence[float], right: Sequence[bool]) -> tuple[flo
     """Return the expected calibration error, and the AUC."""
     error = sum(abs(mean - share) * count for _, mean, share, count in reliability(confidence, right, _BINS))
     is_right = np.array(right)
-    order = np.argsort(np.argsort(confidence)) + 1
+    # Equal confidences share their mean rank, so that neither of two comes first.
+    _, places, counts = np.unique(confidence, return_inverse=True, return_counts=True)
+    order = (np.cumsum(counts) - (counts - 1) / 2)[places]
     ones, zeros = int(is_right.sum()), int((~is_right).sum())
     auc = (order[is_right].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
     return error / len(right), float(auc)
@@ -191,6 +195,8 @@ def reliability(confidence: Sequence[float], right: Sequence[bool], bins: int) -
 
 
 def _times(errors: Floats) -> dict[str, float]:
+    if not len(errors):  # no word is at a silence
+        return {}
     median, late = np.percentile(np.abs(errors), (50, 95))
     return {"bias": float(np.median(errors)), "median": float(median), "p95": float(late)}
 

@@ -1,8 +1,8 @@
 """RTFx of Steno beside NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise.
 
 All run in turns in one process. `make peers` installs the others, and runs this. Those that are not installed are
-listed first, and left out; a GPU also leaves out all on onnxruntime. Ratios are to the first engine of each head: NeMo
-if it is there.
+listed first, and left out; on a GPU, so are those that run on onnxruntime. Ratios are to the first engine of each head:
+NeMo if it is there.
 """
 
 import argparse
@@ -52,7 +52,8 @@ def main() -> None:
     dtypes = [_DTYPES[name] for name in args.dtypes if name != "int8" or _has_int8(device)]
     peers = _installed(device)
     eight_bits = [name == "int8" for name in args.dtypes if name not in ("bfloat16", "float16")]
-    about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
+    options = ("shape", "transducer", "seconds", "dtypes", "engines", "rounds")
+    about = {option: getattr(args, option) for option in options}
     rows = Rows("peers", about | describe(device), args.rows)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
     for (batch,) in rows.missing((batch,) for batch in args.batch):

@@ -37,7 +37,7 @@ def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device)
     missing, unexpected = model.load_state_dict(state, strict=False)
     left = [name for name in missing if "num_batches_tracked" not in name and not name.startswith("preprocessor.")]
     if left or unexpected:
-        raise RuntimeError(f"NeMo's model has no weights for {left}, no place for {unexpected}")
+        raise RuntimeError(f"our weights lack {left} of NeMo's model, and it has no place for {unexpected}")
     model.eval()
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0

@@ -25,7 +25,7 @@ _REPEATS = 100
 def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, float]]:
     """Return the operations a second of a product of an encoder's width by four times that, by dtype and library.
 
-    Each is the best of 100 runs. With float32 on a CPU there are also those of a Swish after the product.
+    Each is the best of 100 runs. In float32 on a CPU, there are also those of the product with a Swish.
     """
     width = config.encoder.width
     linear = nn.Linear(width, 4 * width, device=device)

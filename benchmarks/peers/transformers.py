@@ -14,7 +14,7 @@ from models.search.ctc import ctc_greedy
 
 
 def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> list[Engine]:
-    """Return an engine for the CTC head, and one for the transducer where this version of transformers has them."""
+    """Return an engine for the CTC head, and one for the transducer if this version of transformers has it."""
     library: Any = importlib.import_module("transformers")  # partly typed, and not installed when types are checked
     config = checkpoint.config
     encoder, blank = config.encoder, config.vocabulary_size

@@ -33,6 +33,15 @@ def test_probes_that_failed_are_counted_and_have_no_time():
     assert report["healthz_statuses"] == {"200": 1, "0": 1, "503": 1}
 
 
+def test_what_no_answer_says_has_no_figure():
+    refused = [Outcome(100.0, 0.01, 503, 40.0), Outcome(101.0, 0.01, 503, None)]
+
+    report = Measured(refused, [], [], 100.0, 20.0).report(audio_seconds=8.0, settle=10.0)
+
+    assert set(report["retry_after_s"].values()) == {40.0}
+    assert report["within_factor_2"] is None
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "retry_after"),
     [

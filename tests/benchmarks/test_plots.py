@@ -104,3 +104,10 @@ def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     assert done.returncode == 2
     assert "there are pictures of cost or dashboard or " in done.stderr
     assert f"and not of {' with '.join(sorted({benchmark, 'peers'}))}" in done.stderr
+
+
+def test_files_that_would_not_be_drawn_are_an_error(tmp_path):
+    done = draw(tmp_path / "out.svg", PEERS, PEERS)
+
+    assert done.returncode == 2
+    assert "a picture of peers is of one file" in done.stderr

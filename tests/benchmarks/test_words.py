@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.words import at_borders, calibration, right_words, silences
+from benchmarks.words import _times, at_borders, calibration, main, right_words, silences
 from models import Transcript, Word
 
 RATE = 16_000
@@ -65,3 +65,23 @@ def test_confidence_that_is_right_has_no_error():
         (0.0, 0.8), abs=0.2
     )
     assert calibration([1.0, 1.0], [False, False])[0] == 1
+
+
+def test_equal_confidences_tell_nothing():
+    for right in ([True, False], [False, True], [True, False, False, True]):
+        assert calibration([0.9] * len(right), right)[1] == 0.5
+
+
+def test_without_a_word_at_a_silence_there_are_no_errors_of_times():
+    assert _times(np.array([])) == {}
+
+
+def test_a_split_without_clips_is_an_error(tmp_path, monkeypatch, capsys):
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text('{"audio": "a.wav", "text": "a", "split": "dev"}\n')
+    monkeypatch.setattr("sys.argv", ["words", str(manifest), "--split", "test"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert f"no clip of {manifest} has this split" in capsys.readouterr().err
