@@ -129,6 +129,9 @@ class HangingOutbound:
         self.delivered.set()
         yield SimpleNamespace(status=200)
 
+    async def close(self):
+        pass
+
 
 def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
     store = store_in(tmp_path, max_jobs=1000)
@@ -154,6 +157,6 @@ def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
             await outbound.delivered.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await jobs.close()
 
     asyncio.run(main())
-    store.close()
