@@ -112,9 +112,29 @@ class DeviceRecognizer(ABC):
         some buckets to measure its speed, because clients wait while a lost engine is replaced.
         """
         noise = np.random.default_rng(_WARMUP_SEED)
-        on_gpu = self._device.type == "cuda"
         if self._load.batch_seconds is None:
             yield from self._measure_budget(noise)
+        while not (yield from self._fits_warm(noise)):
+            self.batch_seconds = max(self.batch_seconds / 2, *self.padded_seconds)
+            extra = {"model": self._load.model, "batch_seconds": self.batch_seconds}
+            log.warning("the batch budget does not fit the device", extra=extra)
+
+    def _fits_warm(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
+        """Run the batches of a warm-up; return whether they fit, if less could be tried.
+
+        A measured budget may not: it was kept while there was more memory, and did not count that of graphs.
+        """
+        on_gpu = self._device.type == "cuda"
+        is_least = not on_gpu or self._load.batch_seconds is not None or self.batch_seconds <= max(self.padded_seconds)
+        try:
+            yield from self._run_buckets(noise, on_gpu=on_gpu)
+        except Exception as error:
+            if not is_least and self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
+                return False
+            raise
+        return True
+
+    def _run_buckets(self, noise: np.random.Generator, *, on_gpu: bool) -> Iterator[tuple[float, float]]:
         lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1

@@ -113,6 +113,21 @@ def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_
     assert engine.batch_seconds <= 1000.0
 
 
+def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+
+    engine = recognizer([2.0, 8.0, 32.0], None)
+    engine._model.room = 600.0  # another model was loaded meanwhile
+    list(engine.warm_up())
+
+    assert engine.batch_seconds == 480.0
+    told = recognizer([2.0, 8.0, 32.0], 1000.0)
+    told._model.room = 600.0
+    with pytest.raises(torch.OutOfMemoryError):  # what the operator says, holds
+        list(told.warm_up())
+
+
 def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     given_threads, ran = [], []
