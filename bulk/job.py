@@ -58,11 +58,13 @@ class Job:
         writer: writes its shards.
         left: shards that are not written yet, in the order of work.
         earlier: the tally of the shards that are written.
+        is_ended: whether nothing is left, and the summary is written too.
     """
 
     writer: ShardWriter
     left: list[Shard]
     earlier: Tally
+    is_ended: bool = False
 
     @property
     def recordings_left(self) -> int:
@@ -107,7 +109,7 @@ def open_job(
             # The settings are written last: a folder that has them holds a job.
             folder.write(_RECORDINGS, _listed(planned))
             folder.write(_SETTINGS, _pretty(settings))
-        names = folder.names()
+        names, has_summary = folder.names(), _has_summary(folder)
         written = [shard for shard in planned if writer.name(shard) in names]
         with ThreadPoolExecutor(_READERS) as readers:
             tallies = dict(
@@ -121,7 +123,15 @@ def open_job(
         if tallies[shard.number].recordings == len(shard.entries)
     }
     left = [shard for shard in planned if shard.number not in whole]
-    return Job(writer, left, sum(whole.values(), Tally()))
+    return Job(writer, left, sum(whole.values(), Tally()), has_summary and not left)
+
+
+def _has_summary(folder: Folder) -> bool:
+    try:
+        folder.read(_SUMMARY)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_begun(folder: Folder, settings: Mapping[str, Any]) -> bool:

@@ -115,7 +115,7 @@ def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float 
             "cost_of_a_million_hours": price * devices * _HOURS / rtfx if price and rtfx else None,
         },
     }
-    if not whole.left_out:
+    if not (whole.left_out or job.is_ended):  # a finished job keeps the summary of the run that finished it
         job.end(summary)
     print(f"{whole.recordings} recordings, {whole.failed} of them failed; {whole.seconds / 3600:.2f} hours of audio")
     if done.recordings:

@@ -159,6 +159,7 @@ def test_a_killed_run_resumes_and_nothing_is_lost_or_doubled(batch, golden, arch
 
     assert batch(*options) == 1
     assert summary_of(capsys.readouterr())["run"]["recordings"] == 0
+    assert json.loads((out / "_job" / "summary.json").read_text()) == summary
 
 
 def test_wrong_usage_is_one_line(batch, archive, tmp_path, capsys):
