@@ -188,6 +188,7 @@ class Connection(HttpToolsProtocol):
         """Begin a request, unless one continues."""
         if not self._is_resuming:
             self._line_bytes = 0
+            self._head_bytes = max(1, self._head_bytes)  # if it came together with the end of the request before
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:

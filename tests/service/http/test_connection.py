@@ -284,6 +284,15 @@ def test_a_head_has_no_more_time_behind_another_request():
         assert refused(connection) == (408, "request_timeout")
 
 
+@pytest.mark.parametrize("first", [get(), get("/v1/models")], ids=["answered at once", "answered later"])
+def test_a_head_that_begins_with_the_end_of_another_request_must_end_too(first):
+    with serving(head_timeout_seconds=0.3, keep_alive_seconds=5) as service, connected(service) as connection:
+        connection.sendall(first + b"GET / HT")
+        assert answer_from(connection).status_code == 200
+
+        assert refused(connection) == (408, "request_timeout")
+
+
 def test_connections_are_limited():
     with serving(max_connections=4, max_connections_per_address=3) as service:
         with contextlib.ExitStack() as stack:
