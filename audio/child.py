@@ -62,16 +62,27 @@ def _refusal(error: AudioError) -> bytes:
 def _confine(memory_bytes: int) -> None:
     """Limit this process to ``memory_bytes``, libraries included, no written files, few open ones, and no core dump."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which closes the socket
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST_DESCRIPTORS, _MOST_DESCRIPTORS))
+    _limit(resource.RLIMIT_AS, memory_bytes)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS)
+
+
+def _limit(resource_kind: int, most: int) -> None:
+    """Set a limit that cannot be raised; a lower one of the system stays, because raising it needs privileges."""
+    _, highest = resource.getrlimit(resource_kind)
+    if highest != resource.RLIM_INFINITY:
+        most = min(most, highest)
+    resource.setrlimit(resource_kind, (most, most))
 
 
 def _limit_processor_time(seconds: int) -> None:
     """Have the system end this process after ``seconds`` more of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.RLIM_INFINITY))
+    most, (_, highest) = int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.getrlimit(resource.RLIMIT_CPU)
+    if highest != resource.RLIM_INFINITY:
+        most = min(most, highest)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, highest))  # the next file gets more
 
 
 if __name__ == "__main__":

@@ -403,3 +403,26 @@ def test_children_end_with_a_process_that_is_killed():
     ended, _, _ = select.select([child], [], [], 60)
     os.close(child)
     assert ended
+
+
+DECODE = """
+import sys
+from audio.child_process import ChildProcess, Confinement
+from audio.limits import AudioLimits
+samples = []
+sink = lambda data, channel: samples.append(len(data))
+ChildProcess(Confinement()).decode_into(sink, sys.stdin.fileno(), rate=16000, limits=AudioLimits())
+print(sum(samples))
+"""
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None or shutil.which("setpriv") is None, reason="needs util-linux")
+def test_lower_limits_of_the_system_stay(tmp_path):
+    (tmp_path / "clip.webm").write_bytes(WEBM)
+    unprivileged = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    limits = ["prlimit", "--cpu=1000:1000", f"--as={900 << 20}:{900 << 20}"]
+    with (tmp_path / "clip.webm").open("rb") as file:
+        command = [*unprivileged, *limits, sys.executable, "-c", DECODE]
+        decoded = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)
+
+    assert int(decoded.stdout) == 4 * 16000, decoded.stderr
