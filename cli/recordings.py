@@ -43,7 +43,7 @@ def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
 
     Raises:
         JobError: if a folder holds none.
-        CommandError: if standard input is meant and is a terminal.
+        CommandError: if a name is empty, or standard input is meant and is a terminal.
     """
     with tempfile.TemporaryDirectory(prefix="steno-") as folder:
         found = [one for argument in dict.fromkeys(arguments) for one in _of(argument, Path(folder))]
@@ -53,6 +53,8 @@ def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
 def _of(argument: str, folder: Path) -> list[Recording]:
     if argument == PIPE:
         return [_of_pipe(folder)]
+    if not argument:  # as of a variable that is not set; a path would be the current folder
+        raise CommandError("the name of a recording is empty")
     name = written(argument)
     if is_url(argument):
         return [Recording(name, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]

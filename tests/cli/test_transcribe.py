@@ -334,6 +334,7 @@ def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
         (("--multichannel", "a.wav", "b.wav"), "need --output-dir"),
         (("--output-dir", "out", "x/a.wav", "y/a.wav"), "two recordings would be written to out/a.wav.txt"),
         (("{empty}",), "no recordings"),
+        (("",), "is empty"),
     ],
 )
 def test_contradictory_options_are_wrong_usage(arguments, fault, tmp_path, capsys):
