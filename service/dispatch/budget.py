@@ -8,6 +8,7 @@ MOST_MISFITS = 3
 _LEAST_SHARE = 1 / 32  # of the full budget; longer utterances run alone anyway
 _GROWTH = 1.25
 _FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024  # batches; the first misfit doubles it already
+_ROUNDING = 1e-6  # of sums
 _INFORMATIVE_SHARE = 0.5  # of the budget; smaller batches do not show whether a larger one would fit
 
 
@@ -33,7 +34,7 @@ class Budget:
 
     def misfit(self, padded_seconds: float) -> None:
         """Record that a batch of several utterances did not fit."""
-        if padded_seconds >= 2 * self.seconds:
+        if padded_seconds > self.seconds * (1 + _ROUNDING):
             return  # it was formed before the budget was halved, as batches in other slots are
         self.seconds = max(min(self.seconds, padded_seconds) / 2, self._full * _LEAST_SHARE)
         self._patience = min(2 * self._patience, _MOST_PATIENCE)

@@ -128,8 +128,8 @@ def test_a_constant_limit_is_exceeded_ever_more_rarely():
 
 def test_a_batch_formed_before_the_budget_was_halved_does_not_halve_it_again():
     budget = Budget(FULL)
-    for _ in range(2):  # both slots of a device hold batches when its memory is taken
-        budget.misfit(FULL)
+    for share in (1.0, 0.9):  # both slots of a device hold batches when its memory is taken
+        budget.misfit(share * FULL)
 
     assert budget.seconds == FULL / 2
 
