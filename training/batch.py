@@ -59,7 +59,7 @@ class Batch:
         targets: the teacher's targets, or None if no clip has any.
         audio_seconds: audio in it, without padding.
         skipped: for each clip that could not be read and is left out, the reason.
-        part: the number of the part of its step.
+        part: its number among the parts of its step.
         is_silence: whether it holds no clip but silence, which has no loss.
     """
 

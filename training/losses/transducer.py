@@ -30,7 +30,7 @@ class Room:
 
     Attributes:
         scores: most scores of a part, and most elements of its hidden layer.
-        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned at once.
+        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned together.
     """
 
     scores: int
