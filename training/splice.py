@@ -1,4 +1,4 @@
-"""Splicing: new clips from phrases of the same speaker, taken from several clips.
+"""Splicing: new clips from phrases of several clips of one speaker, or of one source if its speakers are unknown.
 
 A few hours of speech hold a few thousand sentences, which a model memorises. Spliced phrases are new sentences each
 time (compare Lam et al., 2021). A clip is cut where its teacher finds the end of a word and the audio is quiet, and
