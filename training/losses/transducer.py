@@ -57,7 +57,7 @@ def transducer_loss(
 ) -> Tensor:
     """Return the loss of a batch, the sum over its clips.
 
-    A clip without an alignment, because it has no frames or more labels than a TDT can emit in them, counts 0. The
+    A clip without an alignment counts 0: it has no frames, or no durations of a TDT fit its frames and labels. The
     gradient cannot be differentiated again.
 
     Args:
