@@ -58,8 +58,8 @@ class Batch:
         sequence_lengths: labels of each sequence, [batch].
         targets: the teacher's targets, or None if no clip has any.
         audio_seconds: audio in it, without padding.
-        skipped: for each clip that could not be read and is left out, the reason.
-        part: the number of the part of its step.
+        skipped: for each clip that cannot be used and is left out, the reason.
+        part: its number among the parts of its step.
         is_silence: whether it holds no clip but silence, which has no loss.
     """
 
@@ -81,7 +81,7 @@ class Batch:
 
     @property
     def is_lost(self) -> bool:
-        """Whether none of its clips could be read."""
+        """Whether none of its clips can be used."""
         return bool(self.skipped) and self.is_silence
 
     @property

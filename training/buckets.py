@@ -28,7 +28,7 @@ class Buckets:
         all: the buckets, ascending by seconds, and by labels among those of equal seconds.
         batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
         batch_labels: labels and padding that a batch may hold, or None for any number.
-        counts: clips of a full batch of each bucket, if these are given instead.
+        counts: clips of a full batch of each bucket, in place of these two limits; None: as the limits allow.
     """
 
     all: tuple[Bucket, ...]
@@ -42,12 +42,12 @@ class Buckets:
         return tuple(dict.fromkeys(bucket.seconds for bucket in self.all))
 
     def bucket(self, seconds: float, labels: int = 0) -> int:
-        """Return the bucket of a clip: the shortest that it fits into, and of those the one with the fewest labels."""
+        """Return the index of a clip's bucket: of the shortest that hold it, the one with the fewest labels."""
         bounds = self.bounds
         return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
 
     def of_all(self, seconds: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-        """Return the bucket of each clip, as ``bucket`` does.
+        """Return the index of each clip's bucket, as ``bucket`` does.
 
         Args:
             seconds: length of each clip.
@@ -84,7 +84,7 @@ def buckets_of_equal_audio(
 ) -> Buckets:
     """Return buckets that hold about equal audio, and are then divided by labels evenly.
 
-    If many clips have the same length, there are fewer buckets.
+    Clips of one length share a bucket, so if there are many of them, buckets are fewer or less equal.
 
     Args:
         seconds: length of each clip.

@@ -1,6 +1,7 @@
 """A recording of one utterance: its fields in a manifest, and reading its samples."""
 
 import io
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,12 +100,12 @@ class Clip:
         except OSError as error:
             raise ManifestError(f"{self}: {error.strerror or error}") from error
         seconds = len(samples) / rate
-        if seconds < self.seconds - _TOLERATED_SECONDS:
+        if not len(samples) or seconds < self.seconds - _TOLERATED_SECONDS:
             raise ManifestError(f"{self} lasts {seconds:.2f} s, and not {self.seconds:.2f} s")
         return samples
 
     def _excerpt(self, file: BinaryIO, rate: int) -> Samples:
-        """Return the seconds from ``start`` on, and decode no more than needed."""
+        """Return the ``seconds`` from ``start`` on, and decode nothing behind them."""
         assert self.start is not None, "the whole is read at once"
         start = self.start
         if reader_of(file, container_of(file)) is not Reader.FFMPEG:  # libsndfile finds the place by itself
@@ -124,11 +125,11 @@ class Clip:
                 raise _EnoughError
 
         with suppress(_EnoughError):
-            decode_into(take, file, rate=rate, limits=AudioLimits(min_seconds=0.0))
+            decode_into(take, file, rate=rate, limits=AudioLimits(max_seconds=math.inf, min_seconds=0.0))
         return np.frombuffer(held, dtype=np.float32)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class AudioLocation:
     """The location of audio: a file, or bytes of one.
 

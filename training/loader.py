@@ -16,7 +16,7 @@ def load(
 ) -> Generator[Batch, None, None]:
     """Yield batches without end, from the step at ``start``: the parts ``own`` of each step, or all.
 
-    A clip that cannot be read is left out, and listed in its batch. A batch without clips holds a second of silence
+    A clip that cannot be used is left out, and listed in its batch. A batch without clips holds a second of silence
     instead, which has no loss, because all processes must take each step together.
     """
 

@@ -36,7 +36,7 @@ def train(
         clock: monotonic seconds.
 
     Raises:
-        TrainingError: if no clip can be read any more, or the loss or its gradient is not a finite number.
+        TrainingError: if no clip can be used any more, or the loss or its gradient is not a finite number.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)

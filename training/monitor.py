@@ -16,7 +16,7 @@ from training.run import Run
 from training.step import StepResult
 from training.student import without_teacher_heads
 
-# A run ends after this number of batches in a row without a readable clip.
+# A run ends after this number of batches in a row without a usable clip.
 _LOST_BATCHES = 10
 # On a GPU.
 _COMPILES = ", up to some minutes, while kernels are compiled"
@@ -71,10 +71,10 @@ class Monitor:
             self._report(f"step {self._first} begins; it takes longer than others{compiles}")
 
     def before_step(self, *parts: Batch) -> None:
-        """Report the clips that could not be read.
+        """Report the clips that cannot be used.
 
         Raises:
-            TrainingError: if no clip can be read any more.
+            TrainingError: if no clip can be used any more.
         """
         for batch in parts:
             self._skipped.note(batch)
@@ -155,7 +155,7 @@ class Monitor:
 
 
 class SkippedClips:
-    """Reports each unreadable clip once, and fails if no clip can be read any more."""
+    """Reports each clip that cannot be used, but only once, and fails if no clip can be used any more."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -166,7 +166,7 @@ class SkippedClips:
         """Report the skipped clips of a batch.
 
         Raises:
-            TrainingError: if no clip of the last batches could be read, as when a disk is gone.
+            TrainingError: if no clip of the last batches could be used, as when a disk is gone.
         """
         for message in batch.skipped:
             if message not in self._reported:
@@ -177,4 +177,4 @@ class SkippedClips:
         # A batch without draws says nothing about the disk.
         self._lost_in_a_row += batch.is_lost
         if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:
-            raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be read; the last: {batch.skipped[-1]}")
+            raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be used; the last: {batch.skipped[-1]}")

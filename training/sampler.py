@@ -1,6 +1,6 @@
-"""Sampling batches: a function of the seed and the epoch, so that a run resumes from two numbers.
+"""Sampling batches: a function of the seed and the epoch, so that a run resumes from a ``Position``.
 
-The plan of an epoch is a few arrays, some 20 bytes for each clip; draws and batches are made when they are asked for.
+Sampler and epoch hold a few arrays, some 20 bytes for each clip; draws and batches are made when they are asked for.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Epoch:
 
     Attributes:
         takes: the takes that it draws, step after step, before the steps are put in order.
-        part_starts: the place in ``takes`` of the first draw of each part, and at last their number.
+        part_starts: the index in ``takes`` of each part's first draw, and at last the number of draws.
         part_seconds: the length that the clips of each part are padded to.
     """
 
@@ -135,7 +135,7 @@ class BucketSampler:
             labels: number of labels of each clip, or None if they do not matter.
             parts: parts of a step.
             shards: the number of each clip's shard, from 0; None: all are in one.
-            window: draws that are shuffled among each other; None: those of an epoch.
+            window: number of draws that are shuffled among each other; None: all of an epoch.
         """
         self._weights = np.asarray(weights, dtype=np.float64)
         numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels

@@ -1,4 +1,4 @@
-"""Splicing: new clips from phrases of the same speaker, taken from several clips.
+"""Splicing: new clips from phrases of several clips of one speaker, or of one source if its speakers are unknown.
 
 A few hours of speech hold a few thousand sentences, which a model memorises. Spliced phrases are new sentences each
 time (compare Lam et al., 2021). A clip is cut where its teacher finds the end of a word and the audio is quiet, and
@@ -66,15 +66,18 @@ class Splicer:
         self._config = config
         self._decoded = decoded
         self._found: dict[Take, list[Phrase]] = {}
-        self._of_voice: dict[tuple[str, str], list[Take]] = defaultdict(list)
+        of_voice: dict[tuple[str, str], list[Take]] = defaultdict(list)
         for take in takes:
             if posteriors.of(take) is not None:
-                self._of_voice[_voice(take)].append(take)
+                of_voice[_voice(take)].append(take)
+        self._of_voice = {
+            voice: found for voice, found in of_voice.items() if len({take.clip for take in found}) >= config.clips
+        }
 
     def spoken(self, take: Take, random: np.random.Generator) -> Spoken | None:
         """Return a spliced clip in place of a take, not longer than it, or None to use the take itself."""
-        others = self._of_voice.get(_voice(take), [])
-        if len(others) < self._config.clips or random.random() >= self._config.share:
+        others = self._of_voice.get(_voice(take))
+        if not others or random.random() >= self._config.share:
             return None
         room = int(take.seconds * FRONT_END.sample_rate) // self._posteriors.frame_samples
         cut = list(self._phrases_of(others, room, random))

@@ -43,7 +43,7 @@ class StepResult:
         audio_seconds: audio in it.
         padding_share: share of padding in its audio.
         label_padding_share: share of padding in the labels that a decoder reads.
-        skipped: number of clips that could not be read.
+        skipped: number of clips that cannot be used.
         clips: number of clips that were used.
         labels: number of labels of their transcripts.
     """

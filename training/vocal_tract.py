@@ -13,7 +13,7 @@ from models.features import hz_of_mels, mels_of_hz
 
 Mels = NDArray[np.float64]
 
-# Frequencies up to this share are stretched in proportion; above it linearly, so that the highest stays.
+# Frequencies up to this share of the highest are stretched in proportion; above it linearly, so that the highest stays.
 _PROPORTIONAL_SHARE = 0.6
 
 
@@ -22,11 +22,11 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
 
     Args:
         features: log-mel features, [batch, mels, frames].
-        factors: factors, [batch], on the same device; above 1 makes a voice higher.
+        factors: factors, [batch]; above 1 makes a voice higher.
         config: the front end, for the frequencies of bands.
 
     Returns:
-        Features in the same shape, interpolated between bands; below the lowest band its values are used.
+        Features in the same shape, interpolated between bands; beyond the outermost bands their values are used.
     """
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]

@@ -213,7 +213,7 @@ def test_a_disk_that_is_gone_ends_a_run(recipe, capsys, monkeypatch):
 
     assert run(recipe) == 2
 
-    assert "no clip of 10 batches can be read; the last: " in capsys.readouterr().err
+    assert "no clip of 10 batches can be used; the last: " in capsys.readouterr().err
 
 
 def _gone(take):

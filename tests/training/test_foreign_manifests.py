@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import struct
 import tarfile
 
 import numpy as np
@@ -63,12 +64,28 @@ def test_a_clip_of_a_longer_recording_is_the_seconds_that_its_line_names(tmp_pat
     assert len({clip.location for clip in clips}) == 2
 
 
-def test_a_clip_beyond_the_end_of_its_recording_is_named(tmp_path):
-    two_tones(tmp_path / "long.wav")
-    lines(tmp_path / "set.json", [{"audio": "long.wav", "offset": 9, "duration": 1.5}])
+@pytest.mark.parametrize("name", ["long.wav", "long.mp3", "long.aiff"])
+@pytest.mark.parametrize("seconds", [0.4, 1.5])
+def test_a_clip_beyond_the_end_of_its_recording_is_named(tmp_path, name, seconds):
+    two_tones(tmp_path / name)
+    lines(tmp_path / "set.json", [{"audio": name, "offset": 9, "duration": seconds}])
 
-    with pytest.raises(ManifestError, match=r"long\.wav \(.*set\.json, line 1\) lasts 0\.00 s"):
+    with pytest.raises(ManifestError, match=rf"{name} \(.*set\.json, line 1\) lasts 0\.00 s, and not {seconds}"):
         Take(read_manifest(tmp_path / "set.json")[0]).samples(RATE)
+
+
+def test_a_clip_may_lie_after_the_first_hours_of_a_recording_that_ffmpeg_decodes(tmp_path):
+    rate, quiet = 1000, 14_410
+    sound = bytes([128]) * (quiet * rate) + bytes([192]) * rate
+    # A pipe's header, without sizes, keeps libsndfile away.
+    form = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate, 1, 8)
+    header = b"RIFF" + bytes(4) + b"WAVEfmt " + form + b"data" + bytes(4)
+    (tmp_path / "long.wav").write_bytes(header + sound)
+    lines(tmp_path / "set.json", [{"audio": "long.wav", "offset": quiet, "duration": 0.5}])
+
+    samples = read_manifest(tmp_path / "set.json")[0].samples(rate)
+
+    assert samples.tolist() == [0.5] * 500
 
 
 def test_tars_of_nemo_are_read_member_by_member(tmp_path):

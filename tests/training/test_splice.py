@@ -172,5 +172,6 @@ def test_other_sentences_come_out_than_went_in_and_the_same_again_from_the_same_
 @pytest.mark.parametrize("config", [Splice(share=0.0, clips=2), Splice(share=1.0, clips=3)])
 def test_a_share_of_the_clips_of_a_voice_with_enough_of_them_is_spliced(config):
     voice = Voice([["one", "two"], ["three", "four"]])
+    takes = [*voice.takes, *(replace(take, speed=0.9) for take in voice.takes)]
 
-    assert Splicer(voice.takes, voice, config, DecodedTakes()).spoken(voice.takes[0], np.random.default_rng(0)) is None
+    assert Splicer(takes, voice, config, DecodedTakes()).spoken(takes[0], np.random.default_rng(0)) is None

@@ -96,7 +96,7 @@ def _possible(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tens
     left, missing = frames[:, None, None] - frame, labels[:, None, None] - emitted
     possible = torch.empty_like(weights, dtype=torch.bool)
     for index, arc in enumerate(arcs):
-        if arc.labels:  # no label is emitted after the last frame
+        if arc.labels:  # only a blank leads past the last frame
             possible[index] = (frame >= 0) & (left > arc.frames) & (missing > 0)
         else:
             possible[index] = (frame >= 0) & (

@@ -30,7 +30,7 @@ class Room:
 
     Attributes:
         scores: most scores of a part, and most elements of its hidden layer.
-        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned at once.
+        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned together.
     """
 
     scores: int
@@ -57,7 +57,7 @@ def transducer_loss(
 ) -> Tensor:
     """Return the loss of a batch, the sum over its clips.
 
-    A clip without an alignment, because it has no frames or more labels than a TDT can emit in them, counts 0. The
+    A clip without an alignment counts 0: it has no frames, or no durations of a TDT fit its frames and labels. The
     gradient cannot be differentiated again.
 
     Args:

@@ -133,7 +133,7 @@ def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outpu
         logits: logits of labels, blank and durations, [nodes, outputs]; overwritten.
         mass: from ``weigh``.
         next_label: see ``weigh``.
-        shares: shares of the arcs, float32 [arcs, nodes], contiguous by node.
+        shares: shares of the arcs, float32 [arcs, nodes].
         outputs: the meaning of the outputs; durations ascend.
     """
     nodes, width = logits.shape
