@@ -525,7 +525,7 @@ def test_a_run_ends_without_a_readable_clip_though_some_of_its_batches_have_none
     recipe = read_recipe(recipe_file(tmp_path, steps=20, batches={"seconds": 8, "buckets": 1, "parts": 2}))
     (tmp_path / "out").mkdir()
 
-    with pytest.raises(TrainingError, match="no clip of 10 batches can be read"):
+    with pytest.raises(TrainingError, match="no clip of 10 batches can be used"):
         finish(Run(recipe, tmp_path / "out", CPU))
 
 
