@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from training.buckets import Bucket, Buckets
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Position:
     """A position in a run: the epoch, and the number of the step in it."""
 
