@@ -22,4 +22,4 @@ class ManifestError(TrainingError):
 
 
 class ResumeError(TrainingError):
-    """A run that cannot be resumed: its state is missing, damaged, or of another recipe or other clips."""
+    """A run that cannot be resumed: its state is missing, unreadable, or of another recipe or other clips."""
