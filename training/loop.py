@@ -36,7 +36,8 @@ def train(
         clock: monotonic seconds.
 
     Raises:
-        TrainingError: if no clip can be read any more, or the loss or its gradient is not a finite number.
+        TrainingError: if no clip can be read any more, or one of the dev set cannot; if the loss or its gradient is not
+            a finite number; if the state, the log or the best weights cannot be written.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
