@@ -1,6 +1,6 @@
 """The recipe of a training run: everything that decides its result, in frozen dataclasses.
 
-Values are checked here, so that other code can rely on them.
+Reading a recipe (training/recipe_file.py) checks values by their bounds here, so that other code can rely on them.
 """
 
 from dataclasses import dataclass, field
