@@ -253,8 +253,9 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         config = initial.config
         if recipe.has_labels:
             config = relabelled(config, size, characters=characters, prompts=prompts)
-    if recipe.has_labels and config.ctc and not recipe.objective.ctc:
-        raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own", "objective.ctc")
+    learns_otherwise = not recipe.has_labels and (recipe.teacher or config.transducer)
+    if config.ctc and not recipe.objective.ctc and not learns_otherwise:
+        raise RecipeError("objective.ctc must be above 0 for a CTC head that nothing else trains", "objective.ctc")
     return config
 
 
