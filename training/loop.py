@@ -42,7 +42,10 @@ def train(
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
     batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
-    part_losses = run.ranks.together(PartLosses(run), some_unused=run.network.teacher_head is not None)
+    network = run.network
+    # Heads that learn from a teacher are unused where no clip has targets.
+    some_unused = network.teacher_head is not None or network.hidden_head is not None
+    part_losses = run.ranks.together(PartLosses(run), some_unused=some_unused)
 
     def is_over() -> bool:
         ends_here = monitor.wants_end or stops() or (deadline is not None and clock() >= deadline)
