@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
 from cli.model_options import Subparsers, torch_device
-from cli.numbers import positive
+from cli.numbers import positive, whole
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--seeds",
         metavar="N",
         nargs="+",
-        type=int,
+        type=whole(0, 2**31),  # as a recipe's seed
         help="train once with each seed, in DIR/seed-N, and print best, mean and standard deviation of WER on "
         "dev; --export writes the best",
     )

@@ -1,6 +1,7 @@
 """A cache of decoded clips, which a run uses many times."""
 
 import os
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class DecodedTakes:
         processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
         self._room = int(memory * _MEMORY_SHARE) // processes if max_bytes is None else max_bytes
         self._held: dict[Take, Samples16] = {}
+        self._lock = Lock()
 
     def samples(self, take: Take) -> Samples:
         """Return a take at the front end's rate, always rounded to 16 bits.
@@ -36,7 +38,9 @@ class DecodedTakes:
         if held is None:
             scaled = np.rint(take.samples(FRONT_END.sample_rate) * _FULL_SCALE)
             held = scaled.clip(-_FULL_SCALE, _FULL_SCALE - 1).astype(np.int16)
-            if held.nbytes <= self._room:
-                self._room -= held.nbytes
-                self._held[take] = held
+            with self._lock:
+                # Another thread may hold the take by now.
+                if take not in self._held and held.nbytes <= self._room:
+                    self._room -= held.nbytes
+                    self._held[take] = held
         return held.astype(np.float32) / np.float32(_FULL_SCALE)

@@ -22,4 +22,4 @@ class ManifestError(TrainingError):
 
 
 class ResumeError(TrainingError):
-    """A run that cannot be resumed: it does not exist, or has another recipe."""
+    """A run that cannot be resumed: its state is missing, unreadable, or of another recipe or other clips."""

@@ -34,7 +34,7 @@ def transcribing(
 
 
 def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
-    """Return the word error rate of each source that has words, and last that of ``all``.
+    """Return the word error rate of each source that has words, and that of ``all``, which hides a source of that name.
 
     Raises:
         ManifestError: if a clip cannot be read.

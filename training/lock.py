@@ -11,7 +11,7 @@ from training.errors import TrainingError
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a run's folder. The lock ends with its process, however that ends.
+    """Lock a run's folder. The lock ends with the block or the process, however that ends.
 
     Raises:
         TrainingError: if another process holds the lock, or the folder cannot be written.

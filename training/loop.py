@@ -36,12 +36,16 @@ def train(
         clock: monotonic seconds.
 
     Raises:
-        TrainingError: if no clip can be used any more, or the loss or its gradient is not a finite number.
+        TrainingError: if no clip can be used any more, or one of the dev set cannot; if the loss or its gradient is not
+            a finite number; if the state, the log or the best weights cannot be written.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
     batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
-    part_losses = run.ranks.together(PartLosses(run), some_unused=run.network.teacher_head is not None)
+    network = run.network
+    # Heads that learn from a teacher are unused where no clip has targets.
+    some_unused = network.teacher_head is not None or network.hidden_head is not None
+    part_losses = run.ranks.together(PartLosses(run), some_unused=some_unused)
 
     def is_over() -> bool:
         ends_here = monitor.wants_end or stops() or (deadline is not None and clock() >= deadline)

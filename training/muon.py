@@ -27,7 +27,7 @@ class Muon(Optimizer):
     Args:
         weights: matrices [out, in], or kernels of convolutions [out, in, 1].
         lr: learning rate, comparable to AdamW's.
-        weight_decay: share of the weights that a step removes, times the learning rate.
+        weight_decay: times the learning rate, the share of the weights that a step removes.
     """
 
     def __init__(self, weights: Iterable[nn.Parameter], lr: float, weight_decay: float) -> None:

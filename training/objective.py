@@ -141,6 +141,9 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
         if outputs.hidden is not None:
             hidden = counts.share * hidden_loss(outputs.hidden.float(), batch.targets.hidden, valid)
             total = total + objective.hidden * hidden
+    if not total.requires_grad and outputs.logits is not None:
+        # Nothing has a loss: no clip has targets, and CTC has no weight. The sum of no logits is 0, and has a gradient.
+        total = total + outputs.logits[:0].float().sum()
     return Losses(total, ctc, distillation, hidden, outputs.transducer_loss, outputs.attention_loss)
 
 

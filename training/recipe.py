@@ -1,6 +1,6 @@
 """The recipe of a training run: everything that decides its result, in frozen dataclasses.
 
-Values are checked here, so that other code can rely on them.
+Reading a recipe (training/recipe_file.py) checks values by their bounds here, so that other code can rely on them.
 """
 
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ class Dev:
     """The dev set, on which progress is measured.
 
     Attributes:
-        manifest: a JSON Lines file whose clips have transcripts, or a folder of LibriSpeech.
+        manifest: a JSON Lines file or a folder, as in the training data; all clips have transcripts.
         split: only clips of this split, or None for all.
         every: steps from one measurement to the next.
         patience: measurements without a lower word error rate after which the run ends; None takes all steps.
@@ -448,7 +448,7 @@ class Recipe:
             and shape; None for random weights. Without a shape, the released model itself is trained on: a
             FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or
             a Citrinet.
-        dropout: share of each module's output, in the encoder and an attention decoder, that is dropped.
+        dropout: share of each module's output that is dropped, in the encoder and an attention decoder.
         batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
             or the ``running`` ones, which then do not change. None is the running ones for a model that starts from a
             checkpoint, whose statistics are of far more speech than a batch, and else the batch's.
@@ -499,7 +499,7 @@ class Recipe:
         if len(named) > 1:
             raise ValueError(f"{' and '.join(named)} exclude each other: one of them says what the labels are")
         if self.shape and self.teacher is None and not named:
-            raise ValueError("teacher or vocabulary must be there: they say what the labels are")
+            raise ValueError("teacher, vocabulary, characters or languages must be there: they say what the labels are")
         attends = bool(self.student and self.student.attention)
         if self.languages and self.shape and not attends:
             raise ValueError("languages are for a student with an attention decoder")

@@ -4,7 +4,6 @@ The keys are the fields of the dataclasses of training/recipe.py.
 """
 
 import dataclasses
-import math
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,10 +61,11 @@ class _WrongKeyError(ValueError):
 
 
 def _find_lines(node: yaml.Node | None, key: str, lines: dict[str, int]) -> None:
-    """Note the line of every key, and refuse one that stands there twice."""
+    """Note the line of every key and item, and refuse a key that stands there twice."""
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _find_lines(item, key, dict(lines))  # items of a list have the keys of each other
+        for number, item in enumerate(node.value):
+            lines[f"{key}[{number}]"] = item.start_mark.line + 1
+            _find_lines(item, f"{key}[{number}]", lines)
     if not isinstance(node, yaml.MappingNode):
         return
     for name, value in node.value:
@@ -94,13 +94,15 @@ def _checkpoint(name: str, key: str, folder: Path) -> Path:
         found = checkpoint_path(name)
     except CheckpointError as error:
         raise _WrongKeyError(key, f"{key}: {error}") from error
+    except OSError as error:
+        raise _WrongKeyError(key, f"{key}: {path}: {error.strerror}") from error
     return path if found == Path(name) else found
 
 
 def _record(kind: type, values: object, key: str, folder: Path) -> object:
     """Build a dataclass from a mapping."""
     if not isinstance(values, dict):
-        raise ValueError(f"{key or 'a recipe'} must have keys and values")  # noqa: TRY004  # bad data, not bad code
+        raise _WrongKeyError(key, f"{key} must have keys and values")
     fields = {field.name: field for field in dataclasses.fields(kind)}
     types_of = get_type_hints(kind)
     known: dict[str, object] = {}
@@ -145,7 +147,9 @@ def _items(kinds: tuple[Any, ...], value: object, key: str, folder: Path) -> tup
     open_ended = kinds[-1] is Ellipsis
     if not isinstance(value, list) or not value or not (open_ended or len(value) == len(kinds)):
         raise ValueError(f"{key} must be a list of {'at least 1' if open_ended else len(kinds)}")
-    items = [_value(kinds[0], item, key, folder) for item in value]
+    # An item without keys is named as its list is.
+    keys = [f"{key}[{number}]" if dataclasses.is_dataclass(kinds[0]) else key for number in range(len(value))]
+    items = [_value(kinds[0], item, name, folder) for item, name in zip(value, keys, strict=True)]
     if not open_ended and items != sorted(items, key=float):  # type: ignore[arg-type]  # pairs are of numbers
         raise ValueError(f"{key} must go from low to high")
     return tuple(items)
@@ -174,7 +178,7 @@ def _check_bounds(value: object, bounds: Mapping[str, float], key: str) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
     for number in numbers:
         inside = not bounds or (isinstance(number, int | float) and bounds["low"] <= number <= bounds["high"])
-        if not inside or (isinstance(number, float) and math.isnan(number)):
+        if not inside:
             raise ValueError(f"{key} is {number}; it must be within {bounds['low']:g} and {bounds['high']:g}")
 
 

@@ -45,8 +45,8 @@ from training.transcripts import Transcripts
 from training.vocabulary import CharacterVocabulary, TrainingVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
-# Parts of a recipe that may change when a run is resumed: evaluation and reports, and its length, to which the learning
-# rate then adapts.
+# Parts of a recipe that may change when a run is resumed: evaluation, reports, saving, and the length of the run, to
+# which the learning rate then adapts.
 _CHANGEABLE = ("dev", "report_every", "save_every", "steps")
 # The folder of the index of its takes, in the run's folder.
 _INDEX = "takes"
@@ -154,7 +154,11 @@ class Run:
         return posteriors
 
     def save(self) -> None:
-        """Save the state, in the first process."""
+        """Save the state, in the first process.
+
+        Raises:
+            TrainingError: if it cannot be written.
+        """
         if not self.ranks.is_first:
             return
         snapshot = Snapshot(
@@ -173,7 +177,7 @@ class Run:
         """Restore the saved state.
 
         Raises:
-            ResumeError: if there is none, or it is of another recipe or other clips.
+            ResumeError: if there is none that can be read, or it is of another recipe or other clips.
         """
         path = _state_path(self.folder)
         snapshot = read_snapshot(path, self.device)
@@ -249,8 +253,9 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         config = initial.config
         if recipe.has_labels:
             config = relabelled(config, size, characters=characters, prompts=prompts)
-    if recipe.has_labels and config.ctc and not recipe.objective.ctc:
-        raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own", "objective.ctc")
+    learns_otherwise = not recipe.has_labels and (recipe.teacher or config.transducer)
+    if config.ctc and not recipe.objective.ctc and not learns_otherwise:
+        raise RecipeError("objective.ctc must be above 0 for a CTC head that nothing else trains", "objective.ctc")
     return config
 
 

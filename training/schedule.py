@@ -16,10 +16,12 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: int, decay: flo
         peak: highest learning rate.
         warmup: steps up to it.
         decay: share of the run over which it falls, at the end, but not before the peak.
-        final: learning rate of the last step, as a share of the highest.
+        final: learning rate at the end of the fall, as a share of the highest.
     """
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    start = max(warmup, round(steps * (1 - decay)))
-    progress = min(1.0, max(0, step - start) / max(1, steps - 1 - start))
+    start, last = max(warmup, round(steps * (1 - decay))), steps - 1
+    if start == last > warmup:
+        start -= 1  # a fall of one step begins at the peak before it
+    progress = min(1.0, max(0, step - start) / max(1, last - start))
     return peak * (final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2)

@@ -1,9 +1,10 @@
 """The saved state of a run, from which it continues as if it had never stopped.
 
 Augmentation and dropout follow from the seed, the epoch and the step, so no state of a random generator is needed:
-weights, optimizer, average and two counters are the whole state.
+weights, optimizer, average, loss scale and a few counters are the whole state.
 """
 
+import errno
 import json
 import os
 import pickle
@@ -18,9 +19,10 @@ import torch
 from torch import Tensor
 
 from training.errors import ResumeError, TrainingError
+from training.memory import is_out_of_memory
 from training.sampler import Position
 
-# What a damaged file raises.
+# What a damaged file may raise.
 _DAMAGED = (
     OSError,
     EOFError,
@@ -120,7 +122,7 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
     """Read the state at ``path``, its tensors onto ``device``.
 
     Raises:
-        ResumeError: if there is no state, or it is damaged.
+        ResumeError: if there is no state, or it is damaged or cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -141,7 +143,17 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
     except FileNotFoundError as error:
         raise ResumeError(f"there is no run to resume at {path.parent}") from error
     except _DAMAGED as error:
+        if reason := _unreadable(error):
+            raise ResumeError(f"{path} cannot be read: {reason}") from error
         raise ResumeError(f"{path} is damaged; move it away to begin anew") from error
+
+
+def _unreadable(error: Exception) -> str | None:
+    """Return why a file cannot be read that may be intact; None if it is damaged."""
+    # Where a damaged archive gives a place before its beginning, seeking there is an invalid argument.
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+        return error.strerror
+    return "out of memory" if is_out_of_memory(error) else None
 
 
 def check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -86,8 +86,8 @@ def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> 
         part_losses: ``PartLosses`` of the run, wrapped for all processes; None for a single process.
 
     Raises:
-        TrainingError: if the loss or its gradient is not a finite number; weights do not change then. If the loss is
-            scaled, the scale is reduced instead, and the step changes nothing.
+        TrainingError: if the loss or its gradient is not a finite number. If only the gradient is not, and the loss
+            scale can shrink, it does so instead, and the step is counted. Neither case changes weights.
     """
     recipe, ranks = run.recipe.optimizer, run.ranks
     part_losses = part_losses or PartLosses(run)

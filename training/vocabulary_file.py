@@ -19,9 +19,9 @@ def read_vocabulary(path: Path) -> TrainingVocabulary:
     Raises:
         RecipeError: if it cannot be read, or is of another kind.
     """
-    if path.is_dir():  # such as a checkpoint that transformers wrote, which has no SentencePiece model
-        raise RecipeError(f"{path} is a folder, and not a SentencePiece model or a .nemo checkpoint", "vocabulary")
     try:
+        if path.is_dir():  # such as a checkpoint that transformers wrote, which has no SentencePiece model
+            raise RecipeError(f"{path} is a folder, and not a SentencePiece model or a .nemo checkpoint", "vocabulary")
         return _from_checkpoint(path) if path.suffix == ".nemo" else PieceVocabulary(path.read_bytes())
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror or error}", "vocabulary") from error

@@ -274,6 +274,13 @@ def test_seeds_need_something_to_be_compared_on(recipe, capsys):
     assert "the recipe names no dev" in capsys.readouterr().err
 
 
+def test_a_seed_that_no_recipe_may_have_is_refused(recipe, capsys):
+    with pytest.raises(SystemExit):
+        run(recipe, "--seeds", "1", "-1")
+
+    assert "-1 is not a whole number from 0 to 2147483648" in capsys.readouterr().err
+
+
 def test_a_fault_of_a_recipe_is_reported_with_its_file_and_line(recipe, capsys):
     path = recipe_file(recipe, batches={"seconds": 8, "buckets": 2, "rows": [1]})
     line = 1 + [text.strip() for text in path.read_text().splitlines()].index("rows:")

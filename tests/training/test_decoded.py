@@ -1,6 +1,8 @@
 """A take that is held is what it was when it was decoded, and what does not fit is decoded again."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Barrier
 
 import numpy as np
 from hypothesis import given, settings
@@ -37,6 +39,28 @@ def test_what_is_louder_than_a_file_can_say_is_cut():
 
     assert decoded.min() == -1
     assert 0.999 < decoded.max() < 1
+
+
+class DecodedTwice(Counted):
+    """A take that two threads decode at the same time."""
+
+    both = Barrier(2, timeout=60)
+
+    def samples(self, rate):
+        self.both.wait()
+        return super().samples(rate)
+
+
+def test_a_take_that_two_threads_decode_takes_its_room_once():
+    silence, decoded = np.zeros(10, np.float32), DecodedTakes(max_bytes=40)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(decoded.samples, [DecodedTwice(silence)] * 2))
+
+    other = Counted(silence)
+    for _ in range(2):
+        decoded.samples(other)
+
+    assert other.decoded == 1
 
 
 def test_no_more_is_held_than_there_is_room_for():

@@ -25,6 +25,7 @@ from training.vocal_tract import stretched
 
 CPU = torch.device("cpu")
 TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
+EIGHT_PARTS = {"seconds": 8, "buckets": 2, "parts": 8}  # more than there are clips
 
 
 def with_transducer(transducer, **changes):
@@ -395,6 +396,13 @@ def test_a_student_with_another_vocabulary_is_distilled_and_exported_without_the
     assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     exported = load_model(tmp_path / "student.nemo")
     assert exported.info()["parameters"] == run.parameters
+
+
+@pytest.mark.parametrize("changes", [{"teacher": TEACHER | {"sources": ["other"]}}, {"batches": EIGHT_PARTS}])
+def test_a_batch_without_targets_is_taken_where_only_targets_have_a_loss(tmp_path, changes):
+    run = new_run(tmp_path, **{"vocabulary": None, "teacher": TEACHER, "objective": {"ctc": 0}} | changes)
+
+    assert finish(run)[-1].startswith("step 12/12")
 
 
 def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):

@@ -12,6 +12,9 @@ from tests.training.small_run import TDT, document, recipe_file
 from training.errors import RecipeError
 from training.recipe_file import read_recipe
 
+# A recipe whose second block begins in line 4.
+BLOCKS = "convolutional:\n  blocks:\n  - {filters: 8, kernel_size: 3}\n"
+
 
 def put(recipe, key, value):
     *sections, name = key.split(".")
@@ -57,6 +60,11 @@ def test_a_model_that_the_hub_does_not_have_is_named_with_its_line(tmp_path, hub
         read_recipe(recipe_file(tmp_path, initial="nobody/nothing"))
 
 
+def test_a_path_that_cannot_be_looked_up_is_named_with_its_line(tmp_path):
+    with pytest.raises(RecipeError, match=r"line \d+: initial: .*xxx: File name too long"):
+        read_recipe(recipe_file(tmp_path, initial="x" * 300))
+
+
 def test_numbers_may_be_written_as_people_write_them(tmp_path):
     path = recipe_file(tmp_path)
     path.write_text(path.read_text().replace("0.003", "3e-3"))
@@ -90,7 +98,7 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.transducer", TDT | {"durations": [2, 1]}, "durations [2, 1] must ascend to one above 0"),
         ("student.transducer", TDT | {"durations": [0, 65]}, "student.transducer.durations is 65"),
         ("precision", "float8", "precision is 'float8'; it may be float32, tf32, bfloat16, float16"),
-        ("vocabulary", None, "teacher or vocabulary must be there"),
+        ("vocabulary", None, "teacher, vocabulary, characters or languages must be there"),
         ("student", None, "student, convolutional or initial must be there"),
         ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),
     ],
@@ -116,7 +124,12 @@ def test_what_is_wrong_is_named(tmp_path, key, value, message):
         ("steps: 3\ndata: {split: dev}\n", "line 2: data.manifests is missing"),
         ("data: {manifests: [a]}\nstudent:\n  layers: 1\n  width: 15\n  heads: 2\n", "line 2: student: width 15"),
         ("steps: 3\ndata: {manifests: [a]}\nsteps: 4\n", "line 3: steps stands there twice, first in line 1"),
-        ("convolutional:\n  blocks:\n  - {filters: 8, kernel_size: 4}\n", "kernel_size 4 must be odd"),
+        (f"{BLOCKS}  - {{filters: 8, kernel_size: 4}}\n", "line 4: convolutional.blocks[1]: kernel_size 4 must be odd"),
+        (f"{BLOCKS}  - filters: 8\n    kernel_size: 0\n", "line 5: convolutional.blocks[1].kernel_size is 0"),
+        (f"{BLOCKS}  - filters: 8\n", "line 4: convolutional.blocks[1].kernel_size is missing"),
+        (f"{BLOCKS}  - 8\n", "line 4: convolutional.blocks[1] must have keys and values"),
+        (f"{BLOCKS}  - filters: 8\n    filters: 8\n", "line 5: convolutional.blocks[1].filters stands there twice"),
+        ("data:\n  speeds: [1, fast]\n", "line 2: data.speeds is 'fast'"),
     ],
 )
 def test_the_line_is_named(tmp_path, text, message):

@@ -25,6 +25,11 @@ def test_it_rises_to_the_peak_and_falls_to_the_end(steps, warmup, decay, final):
         assert rates[-1] == pytest.approx(final)
 
 
+def test_a_fall_of_one_step_ends_where_the_recipe_says():
+    rates = [learning_rate(step, steps=10, peak=1.0, warmup=0, decay=0.1, final=0.25) for step in range(10)]
+    assert rates == [1.0] * 9 + [0.25]
+
+
 def test_halfway_down_a_cosine_is_the_middle():
     whole = {"steps": 111, "warmup": 10, "decay": 1.0}
     assert learning_rate(60, peak=2.0, final=0.1, **whole) == pytest.approx(1.1)

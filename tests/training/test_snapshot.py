@@ -1,5 +1,9 @@
 """A state comes back as it was, is replaced in one stroke, and belongs to one run."""
 
+import resource
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,6 +13,7 @@ from training.sampler import Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 
 CPU = torch.device("cpu")
+STATM = Path("/proc/self/statm")
 
 
 def state(step=7):
@@ -62,6 +67,29 @@ def test_a_file_that_is_not_a_state_is_refused(tmp_path, content):
 
     with pytest.raises(ResumeError):
         read_snapshot(path, CPU)
+
+
+def test_a_state_that_cannot_be_read_is_not_called_damaged(tmp_path):
+    (tmp_path / "state.pt").mkdir()
+
+    with pytest.raises(ResumeError, match=r"state\.pt cannot be read: Is a directory$"):
+        read_snapshot(tmp_path / "state.pt", CPU)
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="needs Linux's /proc")
+def test_a_state_that_does_not_fit_the_memory_is_not_called_damaged(tmp_path):
+    path = tmp_path / "state.pt"
+    write_snapshot(path, replace(state(), network={"weight": torch.zeros(2**24)}))  # 64 MiB
+    read_snapshot(path, CPU)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(STATM.read_text().split()[0]) * resource.getpagesize()
+
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, hard))
+    try:
+        with pytest.raises(ResumeError, match=r"state\.pt cannot be read: out of memory$"):
+            read_snapshot(path, CPU)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def test_a_state_without_a_part_is_refused(tmp_path):

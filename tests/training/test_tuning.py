@@ -186,6 +186,11 @@ def test_a_ctc_head_with_new_labels_must_learn_them(tmp_path):
         run_from(tmp_path, "hybrid-tdt-ctc-bpe", vocabulary=german(tmp_path), objective={"ctc": 0})
 
 
+def test_a_model_with_a_ctc_head_alone_must_learn_from_it(tmp_path):
+    with pytest.raises(RecipeError, match=r"objective\.ctc must be above 0"):
+        run_from(tmp_path, "fastconformer-ctc-bpe", objective={"ctc": 0})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TUNABLE)
 def test_the_loss_of_a_released_model_falls(tmp_path, name):
