@@ -1,6 +1,6 @@
 """Remove files that the service never opens from an image: `prune.py VENV TORCH`, TORCH with PyTorch's packages.
 
-It prints what each pattern saves. docker/image_test.py transcribes with every decoder in the result.
+It prints what each pattern saves. docker/image_test.py transcribes in the result.
 """
 
 import shutil

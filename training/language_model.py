@@ -54,8 +54,8 @@ def write_language_model(
         The number of n-grams.
 
     Raises:
-        TrainingError: if there are no sentences, the n-grams are too long, also for so many labels, or ``least``
-            decreases.
+        TrainingError: if there are no sentences, the n-grams are too long in themselves or for the size of the
+            vocabulary, or ``least`` decreases.
         OSError: if the file cannot be written.
     """
     labels = len(pieces)

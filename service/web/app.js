@@ -34,6 +34,7 @@ let shown = null; // the recording whose transcript is shown
 let playable = null; // the recording that the player has
 let downloading = null; // aborts the download under way
 let models = []; // the served models, with what they can do
+let lookingAgain; // the timer of the next look for a model that is loading
 const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
 
@@ -50,6 +51,7 @@ function enqueue(recording) {
   recording.forget();
   if (!waiting.includes(recording)) waiting.push(recording);
   tell(recording, `${recording.file.name} waits for the others.`);
+  if (recording === shown) show(recording);
   sendNext();
 }
 
@@ -99,7 +101,7 @@ async function transcribeAndShow(recording, signal) {
   if (models.find(({ id }) => id === element("model").value)?.steno.state === "absent") offerModels(); // it is here now
   recording.isDone = true;
   recording.language = done;
-  if (recording === shown) show(recording);
+  if (recording === shown) conclude(recording);
   const spent = (performance.now() - began) / 1000;
   tell(recording, `${done.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
 }
@@ -110,10 +112,17 @@ function show(recording) {
   recordings.mark(recording);
   element("result").hidden = true;
   transcript.show(recording.segments);
-  if (recording.isDone && !recording.segments.length) transcript.sayThatNothingWasHeard();
-  if (recording.isDone || recording.segments.length) reveal();
-  transcript.showLanguage(element("spoken"), recording.language);
+  if (recording.segments.length) reveal();
+  conclude(recording);
+  if (element("result").hidden) player.pause(); // its controls are hidden with it
   report(recording.status, recording.error);
+}
+
+/** Shows what is known only at the end of the transcript; its words stay as they are, and so does the focus. */
+function conclude({ isDone, segments, language }) {
+  if (isDone && !segments.length) transcript.sayThatNothingWasHeard();
+  if (isDone) reveal();
+  transcript.showLanguage(element("spoken"), language);
 }
 
 /** Shows the part of the page that has the transcript, with the recording in the player. */
@@ -174,10 +183,11 @@ function showCancel() {
  */
 async function offerModels() {
   models = await servedModels(key()).catch(() => []);
+  clearTimeout(lookingAgain);
   offer("model", models.map(({ id, steno: { state } }) => [id, named(id, state), state === "loading"]));
   element("choice").hidden = models.length < 2;
   offerOptions();
-  if (models.some(({ steno }) => steno.state === "loading")) setTimeout(offerModels, LOADING_MS);
+  if (models.some(({ steno }) => steno.state === "loading")) lookingAgain = setTimeout(offerModels, LOADING_MS);
 }
 
 function named(id, state) {
@@ -218,7 +228,7 @@ function offer(id, choices) {
 }
 
 function languageName(code) {
-  return new Intl.DisplayNames(["en"], { type: "language" }).of(code) ?? code;
+  return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
 }
 
 function report(status, error = "") {

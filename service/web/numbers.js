@@ -61,7 +61,7 @@ class Exposition {
     this.#series = text.split("\n").filter((line) => line && !line.startsWith("#"));
   }
 
-  /** Adds up a metric's series, of those with a label only if one is given. */
+  /** Adds up a metric's series; if a label is given, only those that have it. */
   sum(name, label = "") {
     return this.#series
       .filter((line) => /^[ {]/.test(line.slice(name.length)) && line.startsWith(name) && line.includes(label))

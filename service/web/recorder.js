@@ -6,6 +6,7 @@ export function enableRecording(button, note, onFile, onError) {
   if (!window.isSecureContext || !window.MediaRecorder) {
     button.disabled = true;
     note.hidden = false;
+    button.setAttribute("aria-describedby", note.id);
     return;
   }
   let recorder = null;
@@ -33,9 +34,9 @@ async function record(onSecond) {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
   const recorder = new MediaRecorder(stream);
   const pieces = [];
-  let seconds = 0;
+  const began = performance.now();
   recorder.addEventListener("dataavailable", (event) => pieces.push(event.data));
-  const ticking = setInterval(() => onSecond(++seconds), 1000);
+  const ticking = setInterval(() => onSecond((performance.now() - began) / 1000), 1000);
   const finished = new Promise((resolve) => {
     recorder.addEventListener("stop", () => {
       clearInterval(ticking);

@@ -75,7 +75,8 @@ function stream(path, key, form, { signal, onSent, onEvent }) {
     request.addEventListener("load", () => {
       takeEvents();
       if (last?.type === "transcript.text.done") resolve(last);
-      else if (last) reject(apiError(request.status, JSON.stringify(last), null));
+      else if (last?.error) reject(apiError(request.status, JSON.stringify(last), null));
+      else if (request.status === 200) reject(new Error("the answer broke off"));
       else reject(apiError(request.status, request.responseText, request.getResponseHeader("retry-after")));
     });
     request.addEventListener("error", () => reject(new Error("the connection broke")));

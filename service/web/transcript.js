@@ -49,7 +49,7 @@ export class Transcript {
     if (this.#words.length && !this.#container.querySelector('[tabindex="0"]')) this.#words[0].span.tabIndex = 0;
   }
 
-  /** Says in a paragraph which language the text has, if the server found that out; `done` is the stream's last event. */
+  /** Says in a paragraph which language was found or assumed, if none was chosen; `done` is the stream's last event. */
   showLanguage(paragraph, done) {
     const { language, language_source: source, language_probability: probability, languages = [] } = done ?? {};
     const share = probability === undefined ? "" : `, ${Math.round(100 * probability)} %`;
@@ -91,7 +91,7 @@ export class Transcript {
 
   #key(event, onSeek) {
     const at = this.#words.findIndex(({ span }) => span === document.activeElement);
-    if (at < 0) return;
+    if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return; // those are the browser's
     const last = this.#words.length - 1;
     const to = { ArrowRight: Math.min(at + 1, last), ArrowLeft: Math.max(at - 1, 0), Home: 0, End: last }[event.key];
     if (to !== undefined) this.#focus(this.#words[to]);

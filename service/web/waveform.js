@@ -7,7 +7,7 @@ const BAR_PIXELS = 3; // one of them a gap
 export class Waveform {
   #canvas;
   #recording = null;
-  #samples = null;
+  #channels = null; // the samples of each
   #peaks = [];
   #seconds = 0;
   #played = 0;
@@ -23,11 +23,12 @@ export class Waveform {
   /** Shows nothing. */
   clear() {
     this.#recording = null;
-    this.#samples = null;
+    this.#channels = null;
+    this.#played = 0;
     this.#canvas.hidden = true;
   }
 
-  /** Decodes a recording, of which `seconds` may be unknown (infinite); shows nothing if the browser cannot. */
+  /** Decodes a recording, of which `seconds` may be unknown (infinite or NaN); shows nothing if the browser cannot. */
   async load(recording, seconds) {
     this.clear();
     this.#recording = recording;
@@ -35,10 +36,10 @@ export class Waveform {
     const bytes = await recording.arrayBuffer();
     const decoded = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes).catch(() => null);
     if (!decoded || this.#recording !== recording) return; // another one may have been opened meanwhile
-    this.#samples = decoded.getChannelData(0);
+    this.#channels = Array.from({ length: decoded.numberOfChannels }, (_, channel) => decoded.getChannelData(channel));
     this.#seconds = decoded.duration;
-    this.#played = 0;
-    this.#canvas.hidden = false; // its new size triggers measuring and drawing
+    this.#canvas.hidden = false;
+    this.#measure();
   }
 
   /** Marks what has been played. */
@@ -49,10 +50,10 @@ export class Waveform {
 
   #measure() {
     const { clientWidth: width, clientHeight: height } = this.#canvas;
-    if (!this.#samples || !width) return;
+    if (!this.#channels || !width) return;
     const scale = window.devicePixelRatio;
     Object.assign(this.#canvas, { width: width * scale, height: height * scale });
-    this.#peaks = loudest(this.#samples, Math.floor(width / BAR_PIXELS));
+    this.#peaks = loudest(this.#channels, Math.floor(width / BAR_PIXELS));
     this.#draw();
   }
 
@@ -72,13 +73,16 @@ export class Waveform {
   }
 }
 
-/** The loudest sample of each of `parts` equal parts, as shares of the loudest of all. */
-function loudest(samples, parts) {
+/** The loudest sample, of any channel, of each of `parts` equal parts, as shares of the loudest of all. */
+function loudest(channels, parts) {
+  const [{ length }] = channels;
   const peaks = Array.from({ length: parts }, (_, part) => {
-    const start = Math.floor((part * samples.length) / parts);
-    const end = Math.floor(((part + 1) * samples.length) / parts);
+    const start = Math.floor((part * length) / parts);
+    const end = Math.floor(((part + 1) * length) / parts);
     let peak = 0;
-    for (let at = start; at < end; at++) peak = Math.max(peak, Math.abs(samples[at]));
+    for (const samples of channels) {
+      for (let at = start; at < end; at++) peak = Math.max(peak, Math.abs(samples[at]));
+    }
     return peak;
   });
   const highest = Math.max(...peaks, 1e-6); // silence stays flat

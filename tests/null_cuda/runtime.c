@@ -1,7 +1,7 @@
 // The CUDA runtime of a GPU that computes nothing (see build.py).
 //
 // Memory is the host's. Copies to the device and on it are made; what is copied back is zero, so that every run is the
-// same. Kernels are not run, but how they are launched is checked. Captures are kept account of, and what CUDA forbids
+// same. Kernels are not run, but how they are launched is checked. Captures are tracked, and what CUDA forbids
 // during one is an error here as well. What is forbidden is said on standard error.
 
 #include <dlfcn.h>

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import av
 import httpx
@@ -18,7 +18,7 @@ from service import grammars
 from service.dispatch import cut_recording
 from service.http.access import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
-from tests.service.serving import form, serving, tone, wait_for, wav
+from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 pytestmark = [pytest.mark.slow, pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
 
@@ -74,7 +74,7 @@ def send_by_swagger_ui(browser, path):
 
 
 @contextmanager
-def prefixed(port, prefix):
+def prefixed(port, prefix, *, loses_the_last_event=False):
     """Yield the port of a proxy that serves the service at ``port`` below a path, and nothing elsewhere."""
 
     class Proxy(BaseHTTPRequestHandler):
@@ -91,7 +91,8 @@ def prefixed(port, prefix):
                 if name != "transfer-encoding":
                     self.send_header(name, value)
             self.end_headers()  # the end of the connection is that of the body
-            self.wfile.write(answer.content)
+            last = answer.content.rfind(b"data: ") if loses_the_last_event and self.command == "POST" else None
+            self.wfile.write(answer.content[:last])
 
         def do_POST(self):
             self.do_GET()
@@ -179,7 +180,7 @@ def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser
         assert browser.text("#words p:last-child").startswith("0:04[French] Bonjour")
 
         browser.type("#language", "French")
-        wait_for(lambda: "Bonjour" in browser.text("#words p"))
+        wait_for(lambda: browser.run("return document.getElementById('words').textContent").startswith("0:00 Bonjour"))
         assert not browser.shows("#spoken")  # it was chosen
 
 
@@ -346,6 +347,52 @@ def test_the_parts_of_a_long_recording_are_paragraphs_in_order(browser, tmp_path
         assert times == sorted(times)
 
 
+def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sent_again(browser, tmp_path, monkeypatch):
+    rest = Event()
+    answered = 'steno_audio_seconds_total{outcome="ok"}'
+
+    def blocks(recording, detector, rule):
+        before = service.metric(answered)
+        yield CutBlock([Segment(0, 48_000)], np.empty(0, np.float32))
+        wait_for(lambda: service.metric(answered) > before)
+        yield CutBlock([Segment(48_000, 96_000)], np.empty(0, np.float32))  # now the first is sent
+        assert rest.wait(PATIENCE)
+
+    path = tmp_path / "long.wav"
+    path.write_bytes(wav(tone(96_000)))
+    words = "return document.querySelectorAll('#words .word').length"
+    with serving(max_utterance_seconds=5.0) as service:
+        service.post(**form(wav(SAMPLES)))
+        monkeypatch.setattr(cut_recording, "cuts", blocks)
+        visit(browser, service)
+        choose(browser, path)
+        wait_for(lambda: browser.run(words) == 2)
+        browser.run("document.querySelector('#words .word').focus()")
+        rest.set()
+        browser.wait_text("#status", "transcribed in")
+        assert browser.run(words) == 4
+        assert browser.run("return document.activeElement.className") == "word"
+
+        rest.clear()
+        browser.run("document.getElementById('model').dispatchEvent(new Event('change'))")
+        browser.wait_text("#status", "so far")
+        assert browser.run(words) == 2
+        rest.set()
+        browser.wait_text("#status", "transcribed in")
+
+
+def test_a_player_that_is_hidden_does_not_play(browser, service, clip):
+    visit(browser, service)
+    transcribe(browser, clip)
+    browser.run("document.getElementById('audio').loop = true; return document.getElementById('audio').play()")
+    with held_engine(service):
+        choose(browser, clip)
+
+        wait_for(lambda: not browser.shows("#result"))
+        assert browser.run("return document.getElementById('audio').paused")
+    browser.wait_text("#status", "transcribed in")
+
+
 def test_words_without_confidence_have_no_shade(browser, service):
     visit(browser, service)
 
@@ -388,6 +435,21 @@ def test_the_waveform_shows_what_has_been_played(browser, service, clip):
     assert colours[-1] == "182,191,202,255"
 
 
+def test_the_waveform_shows_the_loudest_channel(browser, service, tmp_path):
+    path = tmp_path / "right.wav"
+    path.write_bytes(wav(np.stack([np.zeros_like(SAMPLES), SAMPLES], axis=1)))
+    visit(browser, service)
+
+    transcribe(browser, path)
+
+    colour = (
+        "const canvas = document.getElementById('waveform');"
+        "return canvas.getContext('2d').getImageData(0, canvas.height / 4, 1, 1).data.join()"
+    )
+    wait_for(lambda: browser.shows("#waveform"))
+    assert browser.run(colour) == "182,191,202,255"
+
+
 def test_the_keyboard_reaches_everything(browser, service, clip):
     visit(browser, service)
     transcribe(browser, clip)
@@ -412,6 +474,8 @@ def test_arrow_keys_walk_the_words_and_enter_goes_there(browser, service, clip):
     browser.press(LEFT, ENTER)
 
     wait_for(lambda: spoken(browser) == ["32000"])
+    goes_back = "{ key: 'ArrowLeft', altKey: true, bubbles: true, cancelable: true }"
+    assert browser.run(f"return document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {goes_back}))")
 
 
 @pytest.mark.parametrize(
@@ -483,6 +547,14 @@ def test_a_key_is_asked_for_and_used(browser, clip):
         assert browser.text("#error") == ""
 
 
+def test_an_answer_that_breaks_off_is_an_error(browser, service, clip):
+    with prefixed(service.server.port, "/cut", loses_the_last_event=True) as port:
+        browser.open(f"http://127.0.0.1:{port}/cut/")
+        choose(browser, clip)
+
+        browser.wait_text("#error", "The server could not be asked: the answer broke off.")
+
+
 def test_a_file_that_is_too_large_shows_the_limit(browser, tmp_path):
     path = tmp_path / "large.wav"
     path.write_bytes(wav(tone(16_000 * 60)))
@@ -497,6 +569,7 @@ def test_a_file_that_is_too_large_shows_the_limit(browser, tmp_path):
 def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser, service):
     visit(browser, service)
     assert not browser.shows("#microphone")
+    assert browser.run("return document.getElementById('record').getAttribute('aria-describedby')") is None
 
     browser.click("#record")
     browser.wait_text("#record", "0:01")
@@ -517,12 +590,18 @@ def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser
         frame.sample_rate = 48_000
         container.mux([*stream.encode(frame), *stream.encode(None)])
 
+    browser.run(
+        "window.lit = 0;"
+        "const change = { subtree: true, attributeFilter: ['class'] };"
+        "new MutationObserver(() => lit++).observe(document.getElementById('words'), change)"
+    )
     transcribe(browser, path)
     wait_for(lambda: browser.shows("#waveform"))
 
-    length, place = browser.run("const { duration, currentTime } = audio; return [duration, currentTime]")
+    length, place, lit = browser.run("const { duration, currentTime } = audio; return [duration, currentTime, lit]")
     assert length == pytest.approx(2, abs=0.1)
     assert place == 0
+    assert lit == 0  # nor does the transcript scroll
 
 
 def test_a_page_without_https_says_why_it_cannot_record(browser, service, clip):

@@ -58,9 +58,9 @@ class Level:
     """What a service takes when it has nothing to do.
 
     Attributes:
-        memory_bytes: resident, of the front, all its processes.
-        shared_bytes: of that, of memory that it shares with engines.
-        engine_bytes: resident, of the engines.
+        memory_bytes: resident memory of the front, which is the main process and the workers.
+        shared_bytes: of that, shared memory and pages of files.
+        engine_bytes: resident memory of the engines.
         descriptors: files that the front has open.
         threads: of the front.
         engines: processes.

@@ -11,7 +11,6 @@ import soundfile
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "river.flac"
 _SECONDS = (0.3, 0.7, 1.1, 2.0, 3.5, 5.0, 7.6, 11.0, 19.0, 33.0, 75.0)
-# The last ones go through FFmpeg, in children of the service.
 _FORMATS = {
     "wav": ("WAV", "PCM_16"),
     "flac": ("FLAC", "PCM_16"),
@@ -19,6 +18,7 @@ _FORMATS = {
     "ogg": ("OGG", "VORBIS"),
     "opus": ("OGG", "OPUS"),
 }
+# FFmpeg writes them here, and reads them in children of the service.
 _BY_FFMPEG = {"m4a": ("-f", "ipod", "-c:a", "aac"), "webm": ("-f", "webm", "-c:a", "libopus")}
 
 
