@@ -144,8 +144,10 @@ def switching(interval: float) -> Iterator[None]:
     """Set Python's switch interval within the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
-    yield
-    sys.setswitchinterval(before)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 if __name__ == "__main__":
