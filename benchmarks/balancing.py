@@ -114,7 +114,8 @@ def main() -> None:
             row = {"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, "p50": p50, "p99": p99}
             rows.append(row | {"long_p50": of_long})
             print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {of_long or 0:9.2f}")
-    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
+    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget}
+    about |= {"duration": args.duration, "seed": args.seed}
     print(json.dumps({"benchmark": "balancing", **about, "rows": rows}))
 
 

@@ -339,7 +339,8 @@ def main() -> None:
         for one in ratios:
             spread = f"{one.least:.2f} to {one.most:.2f}"
             print(f"{one.kind:>24} {one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}")
-        about = describe(torch.device("cpu")) | {"requests": args.requests, "clients": args.clients}
+        about = describe(torch.device("cpu"))
+        about |= {"seconds": args.seconds, "requests": args.requests, "clients": args.clients}
         print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))
         return
     if args.http_processes > 1:
