@@ -12,7 +12,7 @@ names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path_
 if len(sys.argv) > 1 and sys.argv[1] in names:
     name = sys.argv.pop(1)
     sys.argv[0] = f"benchmarks {name}"
-    # Compilers of functions look for their module by name.
+    # Altered, because torch.compile and Triton find a function's module in sys.modules.
     runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 else:
     print("usage: python -m benchmarks NAME [--help]; NAME is one of:", *names, sep="\n  ")

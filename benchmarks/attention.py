@@ -60,7 +60,8 @@ def main() -> None:
     args = parser.parse_args()
 
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
-    rows = Rows("attention", {"shape": args.shape, "dtype": args.dtype} | describe(device), args.rows)
+    about = {"shape": args.shape, "dtype": args.dtype, "rounds": args.rounds, "launches": args.launches}
+    rows = Rows("attention", about | describe(device), args.rows)
     config = ENCODERS[args.shape]
     module = RelativeAttention(config).eval()
     module.fold()

@@ -34,7 +34,7 @@ class _Replica:
 
 
 def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost, budget: float) -> list[float]:
-    """Return the latency of each request, until all are answered."""
+    """Serve requests until all are answered; return the latency of each."""
     fleet = [_Replica(Staged(budget, Ours(budget, 1 / cost.second))) for _ in range(replicas)]
     left = [0] * len(requests)
     latencies = [0.0] * len(requests)
@@ -102,16 +102,20 @@ def main() -> None:
     )
     for replicas, pattern, load in itertools.product(args.replicas, ("poisson", "bursts"), args.loads):
         requests = arrivals(pattern, replicas * load / cost.second, args.duration, args.seed)
+        if not any(request.seconds < _SHORT_SECONDS for request in requests):
+            parser.error("no short recording arrives within --duration")
         for policy in POLICIES:
             latencies = simulate(requests, replicas, policy, cost, args.budget)
             took = list(zip(latencies, requests, strict=True))
             short = [latency for latency, request in took if request.seconds < _SHORT_SECONDS]
             long = [latency for latency, request in took if request.seconds >= _SHORT_SECONDS]
             p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
+            of_long = round(float(np.median(long)), 3) if long else None
             row = {"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, "p50": p50, "p99": p99}
-            rows.append(row | {"long_p50": round(float(np.median(long)), 3)})
-            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {np.median(long):9.2f}")
-    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
+            rows.append(row | {"long_p50": of_long})
+            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {of_long or 0:9.2f}")
+    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget}
+    about |= {"duration": args.duration, "seed": args.seed}
     print(json.dumps({"benchmark": "balancing", **about, "rows": rows}))
 
 

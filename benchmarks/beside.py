@@ -80,7 +80,7 @@ def _upload(name: str, samples: npt.NDArray[np.float32], rate: int) -> Upload:
     return Upload.of(name, file.getvalue(), len(samples) / rate, None, None)
 
 
-def _measured(args: argparse.Namespace, clips: Sequence[Upload], long: Upload, share: float) -> dict[str, float]:
+def _measured(args: argparse.Namespace, clips: Sequence[Upload], long: Upload, share: float) -> dict[str, float | None]:
     port = free_port()
     command = [sys.executable, "-m", "cli", "serve", "--model", args.model, "--port", str(port), "--log-format", "json"]
     command += ["--threads", str(args.threads)] if args.threads else []
@@ -127,18 +127,18 @@ async def _loaded(
         "errors": load.answers.errors.total(),
         "long_to_the_end": still_long,
         "batches": int(count),
-        "batch_s": round(seconds / count, 4),
+        "batch_s": round(seconds / max(1.0, count), 4),
         "all_rtfx": round(audio / (until - since), 1),
     }
     return row, (since, until)
 
 
-def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> dict[str, float]:
-    """Return percentiles of the wait in the queue, of the clips that were answered in a span of Unix time.
+def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> dict[str, float | None]:
+    """Return percentiles of the wait in the queue, of the clips that were answered in a span; None without clips.
 
     Args:
         lines: lines of the service's log.
-        span: first and last moment.
+        span: first and last moment, in Unix time.
         batch: seconds of a mean batch.
     """
     since, until = span
@@ -152,6 +152,8 @@ def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> d
             and since <= datetime.fromisoformat(entry["time"]).timestamp() <= until + 1  # the line follows the answer
         ):
             waits.append(entry["queue_seconds"])
+    if not waits:
+        return {"clips": 0, "queue_p50_s": None, "queue_p99_s": None, "p50_batches": None, "p99_batches": None}
     p50, p99 = (float(value) for value in np.percentile(waits, (50, 99)))
     return {
         "clips": len(waits),

@@ -37,7 +37,10 @@ def main() -> None:
 
     triples = zip(args.rows[::3], args.rows[1::3], args.rows[2::3], strict=True)
     try:
-        rows = [Machine(name, _positive(price, "a price"), rtfx_of(measured)) for name, price, measured in triples]
+        rows = [
+            Machine(name, _positive(price, "a price must be a number"), rtfx_of(measured))
+            for name, price, measured in triples
+        ]
     except ValueError as error:
         parser.error(str(error))
     print(f"{'':24} {'an hour':>10} {'RTFx':>10} {'1e6 hours':>12} {'of the first':>13}")
@@ -54,7 +57,7 @@ def rtfx_of(measured: str) -> float:
     """
     path = Path(measured)
     if not path.exists():
-        return _positive(measured, "an RTFx that is no file")
+        return _positive(measured, "an RTFx must be a file or a number")
     try:
         document = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
         return max(float(row["rtfx"]) for row in document["rows"])
@@ -62,13 +65,13 @@ def rtfx_of(measured: str) -> float:
         raise ValueError(f"the last line of {measured} is not the JSON of `offline`") from error
 
 
-def _positive(text: str, what: str) -> float:
+def _positive(text: str, rule: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise ValueError(f"{what} must be a number above 0, and not {text!r}")
+        raise ValueError(f"{rule} above 0, and not {text!r}")
     return number
 
 

@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="audio of each row")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each row; speech has about three a second")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32, 128])
-    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each shape; the median counts")
+    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each batch; the median counts")
     add_rows_option(parser)
     args = parser.parse_args()
 

@@ -126,16 +126,18 @@ def launches_a_second(detokenize: Callable[[], None] | None = None, period: floa
     thread = threading.Thread(target=detokenizing)
     thread.start()
     done, began, batches = 0, time.process_time(), 0
-    while (passed := time.process_time() - began) < _MEASURED_SECONDS:
-        if detokenize is not None and passed >= batches * period:
-            batches += 1
-            wanted.release()
-        for _ in range(_OPERATIONS):
-            numbers.mul_(1.0)
-        done += _OPERATIONS
-    ended.set()
-    wanted.release()
-    thread.join()
+    try:
+        while (passed := time.process_time() - began) < _MEASURED_SECONDS:
+            if detokenize is not None and passed >= batches * period:
+                batches += 1
+                wanted.release()
+            for _ in range(_OPERATIONS):
+                numbers.mul_(1.0)
+            done += _OPERATIONS
+    finally:
+        ended.set()
+        wanted.release()
+        thread.join()
     return done / passed
 
 
@@ -144,8 +146,10 @@ def switching(interval: float) -> Iterator[None]:
     """Set Python's switch interval within the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
-    yield
-    sys.setswitchinterval(before)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 if __name__ == "__main__":

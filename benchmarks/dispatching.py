@@ -3,8 +3,8 @@
     python -m benchmarks dispatching
 
 One process forms batches, writes samples into shared memory, speaks to the stub engine and hands transcripts back; no
-request is received, parsed or decoded. So `front` minus this is what HTTP processes could take over, and this bounds
-how many clips one dispatcher hands out, however many there are.
+request is received, parsed or decoded. So HTTP processes could take over what `front` costs beyond this, and this
+bounds the clips of one dispatcher, however many HTTP processes it has.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each clip")
     parser.add_argument("--clips", type=int, default=2000, help="of each run")
-    parser.add_argument("--under-way", type=int, default=64)
+    parser.add_argument("--under-way", type=int, default=64, help="clips at the same time")
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
 
@@ -51,18 +51,18 @@ def main() -> None:
     print(json.dumps({"benchmark": "dispatching", **about, "milliseconds": found}))
 
 
-async def _until_ready(server: Server) -> None:
-    while True:
-        if server.dispatcher.is_ready:
-            return
-        await asyncio.sleep(0.05)
+async def _until_ready(server: Server, supervising: asyncio.Task[None]) -> None:
+    while not server.dispatcher.is_ready:
+        await asyncio.wait({supervising}, timeout=0.05)
+        if supervising.done():  # no engine starts
+            supervising.result()
 
 
 async def _measured(args: argparse.Namespace) -> list[float]:
     server = Server(Settings(model="stub.nemo", port=0, max_requests=4096), STUB_ENGINE)
     recordings = Recordings(LocalQueue(server.dispatcher), timeout=600.0, metrics=server.metrics)
     supervising = asyncio.create_task(server.fleet.run())
-    await _until_ready(server)
+    await _until_ready(server, supervising)
     samples = np.random.default_rng(0).standard_normal(round(args.seconds * _RATE)).astype(np.float32)
     detector, left = SpeechDetector(), iter(range(0))
     lane = Lane(next(iter(server.dispatcher.catalog)).id)

@@ -9,7 +9,7 @@ from models.cpu import processor
 
 
 def describe(device: torch.device) -> dict[str, str | int]:
-    """Return the device, its threads, and the versions of torch and of this repository."""
+    """Return the device, torch's threads, and the versions of torch and of this repository."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
         "threads": torch.get_num_threads(),
@@ -26,11 +26,14 @@ def process_bytes(field: str) -> int:
 
 def _commit() -> str:
     root = Path(__file__).resolve().parent
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],  # noqa: S607
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        asked = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],  # noqa: S607
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:  # no git
+        return "unknown"
     return asked.stdout.strip() or "unknown"

@@ -4,8 +4,8 @@ The service runs with the stub engine, which has no model, so that only the fron
 processes is read from /proc before and after requests of one kind. Other load of the machine disturbs it less than
 requests a second, and it leaves out the clients, which run in this process. Stages are differences between kinds:
 
-    http      GET /healthz: the connection, the parser, the framework, metrics, the log line
-    form      an upload for a model that does not exist, less http: receiving it, and parsing the form
+    http      GET /healthz: the connection, the parser, the framework, metrics
+    form      an upload for a model that does not exist, less http: receiving and parsing the form, the log line
     decode    the decoder alone, called as the front calls it; the column "decoders" has FFmpeg's child processes
     dispatch  an upload that is answered, less all of the above: batches, the way to the engine and back, the answer
 
@@ -185,6 +185,8 @@ def send(port: int, request: bytes, status: bytes, requests: int, clients: int) 
                     raise SystemExit(f"{line!r} instead of {status!r}")
                 size = 0
                 while (header := answers.readline()) != b"\r\n":
+                    if not header:
+                        raise SystemExit("the service closed the connection within an answer")
                     name, _, value = header.partition(b":")
                     size = int(value) if name.lower() == b"content-length" else size
                 answers.read(size)
@@ -337,7 +339,8 @@ def main() -> None:
         for one in ratios:
             spread = f"{one.least:.2f} to {one.most:.2f}"
             print(f"{one.kind:>24} {one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}")
-        about = describe(torch.device("cpu")) | {"requests": args.requests, "clients": args.clients}
+        about = describe(torch.device("cpu"))
+        about |= {"seconds": args.seconds, "requests": args.requests, "clients": args.clients}
         print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))
         return
     if args.http_processes > 1:

@@ -321,9 +321,9 @@ def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapp
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # with its child processes
                 process.wait()
-    # Without the line of JSON, which is in the file, and progress bars.
+    # Without the line of JSON, which is in the file.
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
-    shown = [line for line in lines if not line.startswith("{") and "\r" not in line]
+    shown = [line for line in lines if not line.startswith("{")]
     print(*shown[-_SHOWN_LINES:], sep="\n", flush=True)
     return ended
 
@@ -332,28 +332,29 @@ def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only these rows or steps, again if they failed")
-    parser.add_argument("--folder", type=Path, default=Path("runs/gpu-backlog"), help="folder for output and results")
+    parser.add_argument(
+        "--folder", type=Path, help="for output and results; default: runs/gpu-backlog, with --toy runs/gpu-backlog-toy"
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop the running step after this time")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--toy", action="store_true", help="rehearse it, at sizes whose figures mean nothing")
     parser.add_argument("--list", action="store_true", help="list the steps and their results")
     args = parser.parse_args()
 
+    folder = args.folder or Path("runs/gpu-backlog-toy" if args.toy else "runs/gpu-backlog")
     steps = [step for step in STEPS if not args.rows or step.row in args.rows or step.name in args.rows]
     unknown = set(args.rows) - {step.row for step in STEPS} - {step.name for step in STEPS}
     if unknown:
         parser.error(f"there is no row or step {', '.join(sorted(unknown))}")
     if args.list:
-        endings = Endings(args.folder / "endings.jsonl")
+        endings = Endings(folder / "endings.jsonl")
         for step in steps:
             print(
                 f"{step.row:>3} {step.name:28} {step.minutes:5.1f} min  {endings[step.name] or '-':16}", *step.command
             )
         print(f"{sum(step.minutes for step in steps if not endings[step.name]):.0f} minutes are left")
         return
-    ended = run_steps(
-        steps, args.folder, args.device, is_toy=args.toy, again=bool(args.rows), seconds=60 * args.minutes
-    )
+    ended = run_steps(steps, folder, args.device, is_toy=args.toy, again=bool(args.rows), seconds=60 * args.minutes)
     failed = [name for name, how in ended.items() if how != "done"]
     left = [step.name for step in steps if step.name not in ended]
     print(json.dumps({"benchmark": "gpu_backlog", "ended": ended, "left": left, "torch": torch.__version__}))

@@ -1,4 +1,4 @@
-"""Times our kernels for encoders, but attention.py's, and the plain operations that they replace, at a published shape.
+"""Times our kernels for encoders, except attention's, and the plain operations that they replace, at a published shape.
 
 They need a GPU, or TRITON_INTERPRET=1 on a CPU. "ratio" is the speed over that of plain operations, "apart" the largest
 difference from them, relative to their largest value.
@@ -47,7 +47,7 @@ def main() -> None:
     args = parser.parse_args()
 
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
-    about = {"shape": args.shape, "dtype": args.dtype, "seconds": args.seconds}
+    about = {"shape": args.shape, "dtype": args.dtype, "seconds": args.seconds, "rounds": args.rounds}
     rows = Rows("kernels", about | describe(device), args.rows)
     parts = {
         "subsampling": _subsampling,

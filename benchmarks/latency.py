@@ -102,7 +102,7 @@ def speech(path: str | None, rate: int, seconds: float) -> Tensor:
 def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
     waveforms, lengths = model.batch(list(waveforms.numpy()))
     model.prepare(*waveforms.shape)
-    # It ends with the copy of the tokens to the host.
+    # A call ends with the copy of the tokens to the host.
     return Latency.of(
         times_of(lambda: model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts(), repeats)
     )

@@ -79,7 +79,7 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="+", default=["bundled"], metavar="MODEL")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
-    parser.add_argument("--minutes", type=float, nargs="+", default=[10.0], help="length of the recording, 1 to 60")
+    parser.add_argument("--minutes", type=float, nargs="+", default=[10.0], help="length of the recording")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="order of the clips, pauses and noise")
     parser.add_argument("--split", help="only clips of this split")
     parser.add_argument("--source", help="only clips of this source")
@@ -96,6 +96,7 @@ def main() -> None:
         parser.error(f"{args.clips} has no clips of split {args.split} and source {args.source}")
     scorer = Scorer()
     about = {
+        "clips": str(args.clips),
         "split": args.split,
         "source": args.source,
         "utterance_seconds": args.utterance_seconds,
@@ -110,7 +111,7 @@ def main() -> None:
         model = models.setdefault(name, models.get(name) or load_model(name, dtype=dtype))
         recording = long_recording(clips, VARIANTS[variant], minutes * 60, seed)
         long, cut = _scores(model, recording, scorer, args.utterance_seconds)
-        row = {"model": Path(name).stem, "minutes": minutes, "seed": seed, "variant": variant}
+        row = {"model": name, "minutes": minutes, "seed": seed, "variant": variant}
         errors = {"joined_errors": long.errors, "cut_errors": cut.errors, "words": cut.words}
         rows.add(cell, row | errors | {"seconds": recording.seconds})
         print(_line(rows_of=[row | errors]), flush=True)

@@ -31,3 +31,18 @@ def test_flex_attention_gives_what_plain_operations_give(monkeypatch):
     found = attention._flex(module, frames, positions, padding)
 
     torch.testing.assert_close(found[padding.valid], wanted[padding.valid])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.compile:DeprecationWarning")
+def test_rows_of_other_launches_or_rounds_are_not_continued(monkeypatch, tmp_path):
+    from benchmarks.attention import main  # imports torch's compiler
+
+    options = ["attention", "--shape", "toy", "--seconds", "0.5", "--batch-seconds", "0.5"]
+    options += ["--rows", str(tmp_path / "rows.jsonl"), "--rounds"]
+    monkeypatch.setattr("sys.argv", [*options, "1"])
+    main()
+    for others in (["2"], ["1", "--launches"]):
+        monkeypatch.setattr("sys.argv", [*options, *others])
+        with pytest.raises(ValueError, match="rows of another run"):
+            main()

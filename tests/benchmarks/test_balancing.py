@@ -1,12 +1,13 @@
 """Simulated replicas answer every request, and the documentation has the simulated figures of each policy."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.balancing import POLICIES, simulate
+from benchmarks.balancing import POLICIES, main, simulate
 from benchmarks.budget import Cost
 from benchmarks.queueing import Ours, Request, Staged, arrivals
 from benchmarks.queueing import simulate as simulate_one
@@ -43,3 +44,23 @@ def test_the_documentations_row_is_that_of_the_command():
         short = [latency for latency, request in zip(latencies, requests, strict=True) if request.seconds < 60]
         shown = [float(number) for number in re.findall(r"[\d.]+", cell)][:2]
         assert shown == pytest.approx(np.percentile(short, [50, 99]), abs=0.006)
+
+
+def test_a_row_without_long_recordings_has_no_median_of_them(monkeypatch, capsys):
+    """JSON has no NaN."""
+    monkeypatch.setattr("sys.argv", ["balancing", "--replicas", "2", "--loads", "0.3", "--duration", "10"])
+
+    main()
+
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]
+    assert row["long_p50"] is None
+    assert row["p50"] > 0
+
+
+def test_too_short_a_duration_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["balancing", "--duration", "0"])
+
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+    assert "no short recording" in capsys.readouterr().err

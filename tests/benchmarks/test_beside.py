@@ -28,3 +28,10 @@ def test_only_clips_that_were_answered_in_the_span_count():
     assert row["queue_p50_s"] == 2.0
     assert row["p50_batches"] == 1.0
     assert row["p99_batches"] == pytest.approx(1.49)
+
+
+def test_without_clips_in_the_span_there_are_no_percentiles():
+    row = queue_of([line(5, 4.0, 9.0)], (10.0, 30.0), batch=2.0)
+
+    assert row.pop("clips") == 0
+    assert set(row.values()) == {None}

@@ -55,7 +55,7 @@ def test_a_million_hours_cost_the_price_over_the_speed(tmp_path):
     [
         ("$5", "10", "a price must be a number above 0, and not '$5'"),
         ("0", "10", "a price must be a number above 0"),
-        ("5", "0", "an RTFx that is no file must be a number above 0"),
+        ("5", "0", "an RTFx must be a file or a number above 0"),
         ("5", "gpu.json", "and not 'gpu.json'"),
         ("5", "table.txt", "the last line of table.txt is not the JSON"),
         ("5", "empty.txt", "the last line of empty.txt is not the JSON"),

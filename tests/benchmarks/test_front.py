@@ -73,3 +73,15 @@ def test_a_service_is_measured_from_start_to_end():
     stages = [row[stage] for stage in ("http", "form", "decode", "dispatch")]
     assert sum(stages) == pytest.approx(row["front"])
     assert row["decoders"] == 0.0
+
+
+def test_an_answer_that_breaks_off_ends_the_benchmark():
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        with pytest.raises(SystemExit, match="closed the connection"):
+            send(server.server_port, HEALTH, b" 200 ", requests=1, clients=1)
+        server.shutdown()

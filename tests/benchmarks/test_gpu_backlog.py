@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from benchmarks import gpu_backlog
 from benchmarks.gpu_backlog import STEPS, Step, run_steps
 from tests.conftest import ROOT
 
@@ -97,3 +98,16 @@ def test_all_of_it_runs_at_toy_size(tmp_path):
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["left"] == []
     assert set(told["ended"].values()) == {"done"}
+
+
+def test_a_rehearsal_leaves_all_steps_to_be_done(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gpu_backlog, "STEPS", (step("a", "pass"),))
+    monkeypatch.setattr("sys.argv", ["gpu_backlog", "--toy", "--device", "cpu"])
+    with pytest.raises(SystemExit, match="0"):
+        gpu_backlog.main()
+    monkeypatch.setattr("sys.argv", ["gpu_backlog", "--list"])
+
+    gpu_backlog.main()
+
+    assert "1 minutes are left" in capsys.readouterr().out

@@ -1,11 +1,13 @@
 """Long recordings of `benchmarks long` have their clips where they say, and disturbed as they say."""
 
+import json
+
 import numpy as np
 import pytest
 
-from benchmarks.long import RATE, VARIANTS, Variant, long_recording, print_table, ratio
+from benchmarks.long import RATE, VARIANTS, Variant, long_recording, main, print_table, ratio
 from cli.references import Reference
-from tests.conftest import GOLDEN
+from tests.conftest import GOLDEN, ROOT
 
 CLIPS = [Reference(GOLDEN / "clips" / f"{name}.wav", name, "golden") for name in ("awb-4s", "slt-1s", "espeak-2s")]
 
@@ -67,3 +69,23 @@ def test_ratios_are_of_all_errors_by_model_and_length(capsys):
     assert ratio(rows[:2]) == pytest.approx(1.1)
     told = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.startswith("mean")]
     assert told == ["1.100", "2.000", "0.500"]
+
+
+@pytest.mark.slow
+def test_kept_rows_are_of_one_manifest_and_models_of_equal_file_names_are_told_apart(monkeypatch, tmp_path, capsys):
+    model = tmp_path / "bundled.nemo"
+    model.symlink_to(ROOT / "models/bundled/steno-bundled.nemo")
+    manifests = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    for manifest in manifests:
+        manifest.write_text(json.dumps({"audio": str(CLIPS[0].audio), "text": "author of the danger trail"}) + "\n")
+    options = ["--minutes", "0.05", "--variants", "plain", "--models", "bundled", str(model)]
+    options += ["--rows", str(tmp_path / "rows.jsonl")]
+    monkeypatch.setattr("sys.argv", ["long", str(manifests[0]), *options])
+
+    main()
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("mean")]
+    assert len(lines) == 2
+    monkeypatch.setattr("sys.argv", ["long", str(manifests[1]), *options])
+    with pytest.raises(ValueError, match="rows of another run"):
+        main()
