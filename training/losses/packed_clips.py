@@ -10,7 +10,7 @@ from torch import Tensor
 
 from training.losses.lattice import diagonals_of
 
-# Most lattice entries for each node. Clips of equal length have 1.3, shorter ones more.
+# Most lattice entries of a group, for each node that it may have. A node of clips of equal length takes about 1.3.
 _PLACES_A_NODE = 4
 
 
