@@ -28,7 +28,7 @@ class Buckets:
         all: the buckets, ascending by seconds, and by labels among those of equal seconds.
         batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
         batch_labels: labels and padding that a batch may hold, or None for any number.
-        counts: clips of a full batch of each bucket, if these are given instead.
+        counts: clips of a full batch of each bucket, in place of the two limits; or None.
     """
 
     all: tuple[Bucket, ...]

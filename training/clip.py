@@ -128,7 +128,7 @@ class Clip:
         return np.frombuffer(held, dtype=np.float32)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class AudioLocation:
     """The location of audio: a file, or bytes of one.
 

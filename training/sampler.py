@@ -55,7 +55,7 @@ class Epoch:
 
     Attributes:
         takes: the takes that it draws, step after step, before the steps are put in order.
-        part_starts: the place in ``takes`` of the first draw of each part, and at last their number.
+        part_starts: the place in ``takes`` of the first draw of each part, and at last the number of draws.
         part_seconds: the length that the clips of each part are padded to.
     """
 

@@ -13,7 +13,7 @@ from models.features import hz_of_mels, mels_of_hz
 
 Mels = NDArray[np.float64]
 
-# Frequencies up to this share are stretched in proportion; above it linearly, so that the highest stays.
+# Frequencies up to this share of the highest are stretched in proportion; above it linearly, so that the highest stays.
 _PROPORTIONAL_SHARE = 0.6
 
 
@@ -26,7 +26,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
         config: the front end, for the frequencies of bands.
 
     Returns:
-        Features in the same shape, interpolated between bands; below the lowest band its values are used.
+        Features in the same shape, interpolated between bands; beyond the first or last band, its values are used.
     """
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]
@@ -39,7 +39,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
 
 
 def _bands_heard(centers: Mels, factor: float, high_hz: float) -> Mels:
-    """Return the source of each band, given by its centre in mels: a position among the bands, from 0."""
+    """Return where among the bands, counted from 0, each band finds its value; ``centers`` are theirs in mels."""
     knee = _PROPORTIONAL_SHARE * high_hz * min(1.0, factor)
     wanted = np.interp(hz_of_mels(centers), [0.0, knee, high_hz], [0.0, knee / factor, high_hz])
     positions: Mels = (mels_of_hz(wanted) - centers[0]) / (centers[1] - centers[0])
