@@ -21,7 +21,7 @@ class Codec:
     Attributes:
         container: libsndfile's name of the container.
         encoding: libsndfile's name of the codec.
-        rate: samples per second, or None for those of the clip.
+        rate: samples per second, or None for the clip's.
         compression: range of libsndfile's compression level, within 0 to 1; None if it has none.
     """
 

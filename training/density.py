@@ -36,9 +36,7 @@ class DensityFilter:
         """Return a line about the takes that were left out, if any."""
         if not self._histogram:
             return None
-        counts = ", ".join(f"{count} from {bound * (self._most or 0):g} on" for bound, count in self._bounds())
+        found = sorted(self._histogram.items())
+        counts = ", ".join(f"{count} from {bound * (self._most or 0):g} on" for bound, count in found)
         left_out = f"{self._histogram.total():,} takes ({self._seconds:.1f} s)"
         return f"left out: {left_out} with over {self._most:g} labels a second: {counts}"
-
-    def _bounds(self) -> list[tuple[float, int]]:
-        return sorted(self._histogram.items())

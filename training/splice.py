@@ -48,7 +48,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A stretch of a clip that can be cut out: words between two frames of the teacher."""
+    """Words of a clip that can be cut out: the teacher's frames from ``start`` up to ``end``."""
 
     start: int
     end: int
@@ -101,7 +101,7 @@ class Splicer:
                 continue
             first = last = int(random.integers(len(found)))
             wanted = random.uniform(low, high)
-            while found[last].end - found[first].start < wanted and _follow(found, last):
+            while found[last].end - found[first].start < wanted and _is_followed(found, last):
                 last += 1
             start, end = found[first].start, found[last].end
             if end - start <= room:
@@ -188,8 +188,8 @@ def _level(samples: Samples, middle: int) -> float:
     return float(np.sqrt(np.mean(np.square(around)))) if len(around) else 0.0
 
 
-def _follow(found: Sequence[Phrase], number: int) -> bool:
-    """Return whether the phrase after this one begins where it ends."""
+def _is_followed(found: Sequence[Phrase], number: int) -> bool:
+    """Return whether the next phrase begins where this one ends."""
     return number + 1 < len(found) and found[number + 1].start == found[number].end
 
 

@@ -39,7 +39,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
 
 
 def _bands_heard(centers: Mels, factor: float, high_hz: float) -> Mels:
-    """Return the source of each band, given by its centre in mels: a position among the bands, from 0."""
+    """Return where among the bands, counted from 0, each band finds its value; ``centers`` are theirs in mels."""
     knee = _PROPORTIONAL_SHARE * high_hz * min(1.0, factor)
     wanted = np.interp(hz_of_mels(centers), [0.0, knee, high_hz], [0.0, knee / factor, high_hz])
     positions: Mels = (mels_of_hz(wanted) - centers[0]) / (centers[1] - centers[0])

@@ -30,7 +30,7 @@ class Room:
 
     Attributes:
         scores: most scores of a part, and most elements of its hidden layer.
-        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned together.
+        nodes: most nodes of clips that are aligned at once. If they are more than a part, they are scored twice.
     """
 
     scores: int
@@ -229,7 +229,7 @@ class _Batch:
         aligned = operations.align(weights, self._arcs, frames, labels)
         if self.gradients:
             self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), kept)
-        is_possible = aligned.log_probability > -torch.inf
+        is_possible = aligned.log_probability != -torch.inf  # so a NaN stays, and stops the run
         return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
 
     def _scored(self, clips: slice, nodes: Nodes) -> _Scored:

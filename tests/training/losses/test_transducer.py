@@ -217,3 +217,9 @@ def test_losses_and_gradients_are_nemos(case, nemo):
     theirs = (nemo[f"{key}_gradient"] for key in ("heard", "said", "weight", "bias"))
     for ours, expected in zip(gradients(loss, joint, encoded, predicted), theirs, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_scores_that_are_not_numbers_make_no_loss_of_zero():
+    joint, encoded, *rest = batch([(4, 2), (3, 1)])
+
+    assert transducer_loss(joint, encoded.masked_fill(encoded > -torch.inf, torch.nan), *rest).isnan()

@@ -32,8 +32,8 @@ def _log_sum(terms, top, COUNT: tl.constexpr):
     total = tl.exp(terms[0] - finite)
     for term in tl.static_range(1, COUNT):
         total += tl.exp(terms[term] - finite)
-    # The highest term adds 1. The total is 0 only if all terms are minus infinity, which then is the result.
-    return top + tl.log(tl.maximum(total, 1.0))
+    # The total is 0 only if all terms are minus infinity, which then is the result.
+    return top + tl.log(tl.where(total == 0.0, 1.0, total))
 
 
 @triton.jit

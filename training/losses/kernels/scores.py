@@ -127,10 +127,10 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
 
 
 def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
-    """Return the gradients of scores in place, as the plain function does.
+    """Overwrite logits by their gradients, those of the plain function, and return them.
 
     Args:
-        logits: logits of labels, blank and durations, [nodes, outputs]; overwritten.
+        logits: logits of labels, blank and durations, [nodes, outputs].
         mass: from ``weigh``.
         next_label: see ``weigh``.
         shares: shares of the arcs, float32 [arcs, nodes].

@@ -41,3 +41,10 @@ def test_sums_and_shares_are_those_of_the_plain_function(device, clips, duration
     frame = diagonal[:, None] - emitted
     real = (frame >= 0) & (frame < frames[:, None, None]) & (emitted <= labels[:, None, None])
     torch.testing.assert_close(found.shares.where(real, 0.0), expected.shares.where(real, 0.0), atol=1e-6, rtol=1e-5)
+
+
+def test_weights_that_are_not_numbers_make_a_sum_that_is_none(device):
+    weights = torch.full((2, 1, 4, 2), torch.nan, device=device)
+    frames, labels = torch.tensor([2], device=device), torch.tensor([1], device=device)
+
+    assert align(weights, arcs_of(()), frames, labels).log_probability.isnan().all()
