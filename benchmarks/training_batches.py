@@ -132,15 +132,25 @@ def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: flo
 def padded(clips: tuple[list[float], list[int]], buckets: Buckets) -> NDArray[np.float64]:
     """Return the clips, the seconds and the labels of each batch of an epoch, [batches, 3].
 
-    Clips are padded to the longest of their batch here; in training, their audio to the length of their bucket.
+    Labels are padded to the most of their batch; audio to the length of its bucket, as in training, or without buckets
+    to the longest of its batch.
     """
     seconds, labels = clips
     sampler = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels)
-    batches = [[draw.take for draw in batch.draws] for (batch,) in sampler.epoch(0)]
-    sizes = [(1.0, max(seconds[take] for take in batch), max(labels[take] for take in batch)) for batch in batches]
-    counts = np.array([len(batch) for batch in batches])
-    found: NDArray[np.float64] = np.array(sizes) * counts[:, None]
-    return found
+    batches = [batch for (batch,) in sampler.epoch(0)]
+    takes = [[draw.take for draw in batch.draws] for batch in batches]
+    lengths = [
+        max(seconds[take] for take in some) if has_no_buckets(buckets) else batch.seconds
+        for batch, some in zip(batches, takes, strict=True)
+    ]
+    most = [max(labels[take] for take in some) for some in takes]
+    counts = np.array([len(some) for some in takes], float)
+    return np.stack([counts, counts * lengths, counts * most], axis=1)
+
+
+def has_no_buckets(buckets: Buckets) -> bool:
+    """Return whether clips of all lengths are in one batch."""
+    return len(buckets.all) == 1
 
 
 def _rung(

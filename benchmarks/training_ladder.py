@@ -22,17 +22,16 @@ import torch
 import yaml
 
 from benchmarks.environment import describe
-from benchmarks.training_batches import padded, ways, without_dense
-from training.batch import Batch
+from benchmarks.training_batches import has_no_buckets, padded, ways, without_dense
+from training.batch import Batch, collate
 from training.buckets import Buckets
 from training.examples import Examples
-from training.loader import load
 from training.manifest import read_manifest
 from training.precision import set_products
 from training.recipe import Precision
 from training.recipe_file import read_recipe
 from training.run import Run
-from training.sampler import BucketSampler, Position
+from training.sampler import BucketSampler, PlannedBatch
 from training.step import take_step
 from training.student import FRONT_END
 
@@ -101,9 +100,14 @@ class MeasuredRung:
                 continue
             inside = [number for number, (batch,) in enumerate(steps) if self._bucket(batch.draws[0].take) == bucket]
             full = [number for number in inside if len(steps[number][0].draws) == min(rows, clips)]
-            places = [Position(0, number) for number in (full or inside)[:count]]
-            self.batches[bucket] = [next(load(self.sampler, self.examples, place, stride)) for place in places]
+            self.batches[bucket] = [self._read(steps[number][0], stride) for number in (full or inside)[:count]]
             self.times[bucket] = []
+
+    def _read(self, plan: PlannedBatch, stride: int) -> Batch:
+        """Read a batch, padded as `padded` counts it."""
+        samples = 0 if has_no_buckets(self.buckets) else round(plan.seconds * FRONT_END.sample_rate)
+        examples = [self.examples.make(plan.position.epoch, draw) for draw in plan.draws]
+        return collate(examples, plan.position, samples, FRONT_END.hop, stride, FRONT_END.sample_rate)
 
     def _bucket(self, take: int) -> int:
         return self.buckets.bucket(self.seconds[take], self.labels[take])
