@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.model_options import Subparsers
 from cli.numbers import count, positive, share, whole
-from service.resources import processors
+from models.resources import processors
 
 if TYPE_CHECKING:
     from training.synthesis.collection import Collection

@@ -39,7 +39,7 @@ from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.residency import Residency
-from service.resources import memory_bytes, processors
+from models.resources import memory_bytes, processors
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
 from service.workers.session import MainProcess

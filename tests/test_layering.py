@@ -38,6 +38,7 @@ SHARED = (
     "models.download",
     "models.joining",
     "models.prompt",
+    "models.resources",
     "models.scripts",
     "models.seam",
     "models.identified_samples",

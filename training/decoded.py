@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
+from models.resources import memory_bytes
 from training.student import FRONT_END
 from training.takes import Take
 
 Samples16 = NDArray[np.int16]
 
 _FULL_SCALE = 2**15
-# Share of the machine's memory. 8 GiB hold 74 hours, at two bytes a sample.
+# Share of the memory that a run may use. 8 GiB hold 74 hours, at two bytes a sample.
 _MEMORY_SHARE = 1 / 3
 
 
@@ -21,10 +22,9 @@ class DecodedTakes:
     """A cache of takes with samples of 16 bits, as in most recordings. Threads may share it."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        """Limit the cache to ``max_bytes``; None is a third of the machine's memory, for all processes together."""
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        """Limit the cache to ``max_bytes``; None is a third of the machine's or container's memory, for all processes."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
-        self._room = int(memory * _MEMORY_SHARE) // processes if max_bytes is None else max_bytes
+        self._room = int(memory_bytes() * _MEMORY_SHARE) // processes if max_bytes is None else max_bytes
         self._held: dict[Take, Samples16] = {}
         self._lock = Lock()
 

@@ -30,7 +30,7 @@ from service.http.intake import Intake
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
-from service.resources import processors
+from models.resources import processors
 from service.settings import Settings
 from service.tracing import Tracer
 

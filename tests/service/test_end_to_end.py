@@ -13,7 +13,7 @@ import soundfile
 import torch
 
 from models import load_model
-from service.resources import processors
+from models.resources import processors
 from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
 
 RATE = 16_000
