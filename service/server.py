@@ -13,6 +13,7 @@ from importlib.metadata import version
 import msgspec
 import uvloop
 
+from models.resources import memory_bytes, processors
 from service import garbage
 from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
@@ -39,7 +40,6 @@ from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.residency import Residency
-from models.resources import memory_bytes, processors
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
 from service.workers.session import MainProcess

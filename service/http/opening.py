@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
+from models.resources import processors
 from service.dispatch.queue import Queue
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
@@ -30,7 +31,6 @@ from service.http.intake import Intake
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
-from models.resources import processors
 from service.settings import Settings
 from service.tracing import Tracer
 
