@@ -22,7 +22,7 @@ class DecodedTakes:
     """A cache of takes with samples of 16 bits, as in most recordings. Threads may share it."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        """Limit the cache to ``max_bytes``; None is a third of the machine's or container's, for all processes."""
+        """Limit the cache to ``max_bytes``; None is a third of the memory, for all processes together."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
         self._room = int(memory_bytes() * _MEMORY_SHARE) // processes if max_bytes is None else max_bytes
         self._held: dict[Take, Samples16] = {}
