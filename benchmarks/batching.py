@@ -11,7 +11,6 @@ from service.dispatch.buckets import bucket_edges
 from service.dispatch.utterance import Lane, Utterance
 
 _LANE = Lane("any")
-_RTFX = 40.0  # of the device; only the times of waiting depend on it
 _LONGEST = 60.0
 _SHORTEST = 0.2
 
@@ -29,7 +28,7 @@ def main() -> None:
     print(f"{'lengths':>10} {'budget s':>9} {'per batch':>10} {'padding %':>10}")
     for lengths in ("uniform", "geometric"):
         for budget in args.budget:
-            policy = BatchPolicy(batch_seconds=budget, max_padding_share=args.padding_share, rtfx=_RTFX)
+            policy = BatchPolicy(batch_seconds=budget, max_padding_share=args.padding_share)
             results = [_simulate(_draw(lengths, args.recordings, seed), policy) for seed in range(args.draws)]
             per_batch, padding = (float(mean) for mean in np.mean(results, axis=0))
             rows.append({"lengths": lengths, "budget": budget, "per_batch": per_batch, "padding_share": padding})

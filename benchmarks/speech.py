@@ -2,8 +2,8 @@
 
     python -m benchmarks speech FILE
 
-Both run in turns over the same recording, as the front runs ours for `no_speech_prob` and before it cuts a long
-recording. It needs the package silero-vad.
+Both take turns on the same recording, with the code by which the front gets `no_speech_prob`. It needs the package
+silero-vad.
 """
 
 import argparse

@@ -10,16 +10,16 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "collect",
-        help="make clips to train on out of public repositories",
-        description="Make clips and a manifest of the recordings in check-outs of public repositories, which "
-        "docs/training.md lists with their licences.",
+        help="make training clips from public repositories",
+        description="Make clips and a manifest from recordings in public repositories, which docs/training.md lists "
+        "with their licences.",
     )
     parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; missing ones are left out")
     parser.add_argument(
         "--beside",
         required=True,
         metavar="CORPUS",
-        help="folder of a corpus; its clips are left out, and speakers and sentences of its splits other than train",
+        help="folder of a corpus; its clips are left out, as are speakers and sentences of all its splits but train",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips go")
     parser.set_defaults(run=run)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-# Models translate from it and into it.
+# Translations are from English or into it.
 ENGLISH = "en"
 
 

@@ -34,7 +34,7 @@ def transcribing(
 
 
 def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
-    """Return the word error rate of each source that has words, and that of ``all``, which hides a source of that name.
+    """Return the word error rate of each source with words, and of all clips as ``all``, even if a source is named so.
 
     Raises:
         ManifestError: if a clip cannot be read.
@@ -53,7 +53,7 @@ def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordError
 
 
 def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Transcript]:
-    """Transcribe takes, with the prompts of their manifests if the model takes prompts."""
+    """Transcribe clips, with the prompts of their manifests if the model has an attention decoder."""
     if "aed" not in model.decoders:
         return model.transcribe(samples)
     found: dict[int, Transcript] = {}

@@ -38,7 +38,7 @@ class EngineDevice:
         name: its unique name in logs and metrics.
         device: PyTorch's name of the device.
         threads: CPU threads for a batch; None: PyTorch decides.
-        shared_threads: threads that the batches of several engines share, at least ``threads`` each; 0: they do not.
+        shared_threads: CPU threads that the engines at work share, at least ``threads`` each; 0: they share none.
     """
 
     name: str

@@ -41,13 +41,13 @@ from service.engine.loop import Collated, Recognized
 from service.engine.protocol import FailureKind, Load, ModelInfo
 from service.engine.shapes import most_rows, padded_samples
 
-# The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
-# others wait (`benchmarks budget`): a batch's fixed cost is the work of one core, so more cores need more audio to make
-# it small. A GPU needs far more.
+# The default batch budget in audio-seconds, padding included. A batch's fixed cost is the work of one core, so more
+# cores need more audio to make its share small. Still larger batches are hardly faster on a CPU, and requests wait for
+# them (`benchmarks budget`). A GPU needs far more.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# The knee of a CPU is computed from the fastest of a few batches of one clip and of several. If one batch takes longer
+# A CPU's knee is computed from two times: of the fastest batch of one clip, and of several. If a batch takes longer
 # than the patience, the default budget stays.
 _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
@@ -108,8 +108,8 @@ class DeviceRecognizer(ABC):
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Warm up batch by batch, the largest first so that the allocator's pool is sized once.
 
-        A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has none, and runs only
-        some buckets to measure its speed, because clients wait while a lost engine is replaced.
+        A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has no graphs,
+        and runs some buckets only, to measure its speed: clients wait while a lost engine is replaced.
         """
         noise = np.random.default_rng(_WARMUP_SEED)
         if self._load.batch_seconds is None:
@@ -120,9 +120,9 @@ class DeviceRecognizer(ABC):
             log.warning("the batch budget does not fit the device", extra=extra)
 
     def _fits_warm(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
-        """Run the batches of a warm-up; return whether they fit, if less could be tried.
+        """Run the batches of a warm-up; return False if they do not fit, but a smaller budget may.
 
-        A measured budget may not: it was kept while there was more memory, and did not count that of graphs.
+        A measured budget may not fit: it was found before all graphs were captured, or with more free memory.
         """
         on_gpu = self._device.type == "cuda"
         is_least = not on_gpu or self._load.batch_seconds is not None or self.batch_seconds <= max(self.padded_seconds)
@@ -347,14 +347,14 @@ def _without_frames(transcripts: Transcripts) -> Transcripts:
 
 
 def _probabilities(pending: PendingProbabilities, sanity: Sanity) -> list[Probabilities]:
-    """Return the probability of each language in each utterance; see ``transcripts_of``, also for errors."""
+    """Return the probability of each language in each utterance; raises what ``transcripts_of`` does."""
     probabilities = pending.probabilities()
     sanity.check(chain.from_iterable(row.values() for row in probabilities))
     return probabilities
 
 
 def _use_threads(threads: int | None) -> None:
-    """Set the number of CPU threads for a batch; torch has a setting for each thread."""
+    """Set the CPU threads of a batch; in torch the number holds for the calling thread alone."""
     if threads is not None:
         torch.set_num_threads(threads)
 
@@ -365,7 +365,7 @@ def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
     Raises:
         ValueError: if it has changed since an earlier engine loaded it.
     """
-    if load.checkpoint == bundled.NAME:  # includes its language model
+    if load.checkpoint == bundled.NAME:  # a path would lose its languages and language model
         return load.checkpoint, None
     path = checkpoint_path(load.checkpoint, on_download)
     if not path.exists():  # the loader reports this

@@ -31,8 +31,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         dtype: "auto", "float32", "tf32", "bfloat16", "float16" or "int8".
         bucket_seconds: upper bounds of the length buckets, ascending.
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
-        threads: CPU threads of a batch, or the fewest if several engines share them; None leaves it to torch.
-        shared_threads: threads that the batches of several engines share, at least ``threads`` each; 0: they do not.
+        threads: CPU threads of a batch; with ``shared_threads``, the fewest; None leaves it to torch.
+        shared_threads: CPU threads that the engines at work share, at least ``threads`` each; 0: they share none.
         attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
         beam: beam width of an attention decoder; None is that of the checkpoint.
         language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
@@ -59,7 +59,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
-    """A model to unload, if it is loaded. A batch for it that comes later fails; its callers have left."""
+    """A model to unload, if it is loaded. A later batch for it fails; no caller waits for that."""
 
     model: str
 
@@ -128,7 +128,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
         parameters: number of parameters; None if it is not known.
         decoders: the decoders; the first is the default.
         languages: ISO 639-1 codes; None if they are not known.
-        default_language: the spoken language where a prompt gives none; None of a model without prompts.
+        default_language: the spoken language where a prompt gives none; None for a model without prompts.
         piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
         vocabulary: the vocabulary; None if it is not known.
         capabilities: what it can do.
@@ -158,14 +158,14 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         model: its id.
         info: the model's description.
         token_bytes: the text of each token, in UTF-8, by id.
-        sample_rate: rate of the audio that the engine takes, in Hz.
+        sample_rate: rate of the audio that it takes, in Hz.
         batch_seconds: the batch budget on this device in audio-seconds, padding included.
         slots: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: audio-seconds per second, measured while warming up.
         weight_bytes: memory of its weights on the device.
         load_seconds: time that loading took.
         warmup_seconds: time that the warm-up took.
-        checkpoint: the path that it was loaded from; for a name on the hub, the folder in the cache.
+        checkpoint: "bundled", or the path that it was loaded from; for a name on the hub, in the cache.
         identity: identity of the files there; None where they cannot change.
         padded_seconds: lengths that utterances are padded to, ascending; empty if they are padded to the longest.
         graphs: number of CUDA graphs, by purpose and state.

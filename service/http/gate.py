@@ -20,12 +20,12 @@ PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 class FirstGate:
     """ASGI middleware inside of telemetry: refuses uploads for which there is no room.
 
-    It admits nothing: the route enters the gate, and may still be refused there.
+    It only refuses. The route enters the gate, which may still refuse the request.
 
     Args:
         app: the application behind it.
         core: decides.
-        access: the keys; errors of a missing key or its limits come first.
+        access: the keys; if they refuse the request too, their error is the answer.
         max_upload_bytes: most bytes of a body.
     """
 

@@ -28,7 +28,7 @@ class Arena:
         self._descriptor = descriptor
         self._map: mmap.mmap | None = None
         self._memory: Samples = np.empty(0, np.float32)
-        # In samples. Free spaces, each from its start to before its stop, ascending, with used space between them.
+        # Free spaces: start and stop of each, in samples, ascending; used space separates them.
         self._holes: list[tuple[int, int]] = []
         self._used: dict[int, int] = {}  # lengths by start
 
@@ -41,7 +41,7 @@ class Arena:
         """Copy samples, and return their place, in samples from the start.
 
         Raises:
-            OSError: if there is no memory.
+            OSError: if it cannot grow.
         """
         size = -(-max(1, len(samples)) // _GRAIN) * _GRAIN
         index = next((at for at, (start, stop) in enumerate(self._holes) if stop - start >= size), -1)
