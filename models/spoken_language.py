@@ -9,7 +9,7 @@ from models.prompt import ENGLISH
 # The probability of each language in an utterance.
 Probabilities = dict[str, float]
 
-# Audio of an utterance that is identified, from its start.
+# An identifier gets the beginning of an utterance, up to this length.
 IDENTIFIED_SECONDS = 30.0
 # A part has another language than its recording only if the identifier is this sure and the part is this long: similar
 # languages and short parts are often mistaken.
@@ -21,7 +21,7 @@ _RENAMED = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi"}
 
 
 def language_of_label(label: str) -> str:
-    """Return the code of a label's language: "zh" for "zh-CN", "he" for "iw"; other labels are returned as they are."""
+    """Return the code of a label's language: "zh" for "zh-CN", "he" for "iw"; a label without one, unchanged."""
     language = label.replace("_", "-").partition("-")[0].lower()
     if len(language) not in (2, 3):
         return label
@@ -54,8 +54,8 @@ class LanguageDecision:
 
     Args:
         possible: the languages that may be chosen.
-        is_exhaustive: whether no other language is spoken: probabilities are then among ``possible``, else among all
-            that the identifier knows.
+        is_exhaustive: whether no other language is spoken. Then the probabilities of ``possible`` add up to 1, else
+            those of all languages that the identifier knows.
     """
 
     possible: Sequence[str]

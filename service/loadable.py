@@ -15,7 +15,7 @@ def is_pattern(entry: str) -> bool:
 
 
 def is_folder_of_models(entry: str) -> bool:
-    """Return whether an entry is a folder that holds checkpoints, and not a checkpoint itself."""
+    """Return whether an entry is a folder of checkpoints; one with a `config.json` is a checkpoint itself."""
     path = Path(entry)
     return "=" not in entry and path.is_dir() and not (path / "config.json").exists()
 
@@ -25,7 +25,7 @@ class Loadable:
 
     Args:
         checkpoints: single checkpoints, by id.
-        folders: folders with `.nemo` files, or with folders of one checkpoint each, whose names are the ids.
+        folders: folders of `.nemo` files, and of folders with a checkpoint each; ids are their names without `.nemo`.
         patterns: patterns of names on the hub.
     """
 
@@ -48,7 +48,7 @@ class Loadable:
             return str(found)
         matches = _HUB_NAME.fullmatch(model) and any(fnmatchcase(model, pattern) for pattern in self._patterns)
         # A name that is also a local path would be loaded from that path.
-        return model if matches and not Path(model).exists() else None
+        return model if matches and not _may_exist(Path(model)) else None
 
     def ids(self) -> list[str]:
         """Return the ids of single checkpoints and of those in folders; patterns cannot be listed. Reads folders."""
@@ -66,9 +66,19 @@ def _models_of(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in entries:
         if path.name.startswith(".") or not path.name.isprintable():
             continue
-        if path.suffix == ".nemo" or (path.is_dir() and _is_checkpoint(path)):
+        if path.suffix == ".nemo" or _is_checkpoint(path):
             yield path.name.removesuffix(".nemo"), path
 
 
 def _is_checkpoint(folder: Path) -> bool:
-    return (folder / "config.json").is_file() or any(folder.glob("*.nemo"))
+    try:
+        return folder.is_dir() and ((folder / "config.json").is_file() or any(folder.glob("*.nemo")))
+    except OSError:  # a folder that this process may not read, such as lost+found
+        return False
+
+
+def _may_exist(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # in a folder that this process may not read, or longer than names on the hub are
+        return True

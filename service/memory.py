@@ -1,8 +1,8 @@
-"""Returns free memory that glibc's malloc keeps to the system. With another C library it does nothing.
+"""Gives the system back the free memory that glibc's malloc keeps. With another C library it does nothing.
 
-Under overload, queues hold recordings of half a megabyte each. If they are in a heap, one that is still in use keeps
-the memory of those freed before it, until the heap is trimmed. If each had a mapping of its own (`M_MMAP_THRESHOLD`),
-its memory would go back at once, but the kernel would map and clear pages for each request (docs/performance.md).
+Under overload, queues hold recordings of half a megabyte each. In a heap, free memory below a recording that is still
+in use stays there until the heap is trimmed. If each had a mapping of its own (`M_MMAP_THRESHOLD`), its memory would go
+back at once, but the kernel would map and clear pages for each request (docs/performance.md).
 """
 
 import ctypes

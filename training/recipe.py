@@ -11,7 +11,7 @@ Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 def _within(low: float, high: float, **options: Any) -> Any:  # noqa: ANN401  # a field of any type
-    """Return a field whose numbers, or each of them, lie within bounds."""
+    """Return a field with a number, or several, within bounds."""
     return field(metadata={"low": low, "high": high}, **options)
 
 
@@ -22,16 +22,16 @@ class TrainingData:
     Attributes:
         manifests: JSON Lines files, patterns of their names, or folders (training/manifest.py).
         split: only clips of this split, or None for all.
-        min_seconds: shorter clips are left out.
-        max_seconds: longer clips are left out.
-        speeds: factors of speed at which each clip is used, each once an epoch; 1 is the clip itself.
+        min_seconds: shorter takes are left out.
+        max_seconds: longer takes are left out.
+        speeds: factors of speed; each clip is a take at each of them, and 1 is the clip itself.
         source_balance: a source's share of an epoch is proportional to its audio to this power: 1 keeps the shares of
             the data, 0 makes all sources equal.
         speaker_balance: the same for the speakers of a source.
         max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
             transcript needs far more memory. None leaves out none.
-        window: clips that are shuffled among each other. An epoch then goes through the tars one after the other, in
-            random order, so that each is read nearly in sequence. None shuffles all clips of an epoch.
+        window: clips that are shuffled among each other. With it, an epoch goes through the tars one after the other,
+            in random order, so that each is read nearly in sequence. None shuffles all clips of an epoch.
     """
 
     manifests: tuple[Path, ...]
@@ -51,11 +51,11 @@ class Batches:
 
     Attributes:
         seconds: audio and padding in one batch.
-        buckets: number of lengths of batches; each bucket holds about the same audio.
-        label_buckets: number of buckets by labels for clips of similar length. None is 4 for an attention decoder,
+        buckets: most lengths of batches; clips of each length have about the same audio.
+        label_buckets: most buckets by labels for clips of similar length. None is 4 for an attention decoder,
             which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
         labels: labels and padding in one batch, at most; None sets no bound.
-        rows: clips in one batch, bucket by bucket, such as `steno train --probe` finds; in place of ``seconds`` and
+        rows: clips in a batch of each bucket, as `steno train --probe` finds them; they replace ``seconds`` and
             ``labels``.
         parts: batches in a step, whose gradients are summed. Processes share them, and a single process computes them
             one after the other, so the step is the same on any number of devices (training/ranks.py).
@@ -126,7 +126,7 @@ class Transducer:
     def __post_init__(self) -> None:
         durations = self.durations or (1,)
         if list(durations) != sorted(set(durations)) or not durations[-1]:
-            raise ValueError(f"durations {list(durations)} must ascend to one above 0")
+            raise ValueError(f"durations {list(durations)} must ascend and end above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Block:
         dilation: distance of the frames that a convolution sees.
         separable: whether each convolution is a depthwise and a pointwise one (QuartzNet), or a full one (Jasper).
         residual: whether the block's input joins its output.
-        dense: whether inputs of the dense blocks right before it do so too (Jasper's dense residual).
+        dense: whether the inputs of all dense blocks right before it join too (Jasper's dense residual).
         squeeze_ratio: ``filters`` divided by the inner width of squeeze-and-excitation (Citrinet); null for none.
     """
 
@@ -400,8 +400,8 @@ class Splice:
 
     Attributes:
         share: share of the clips.
-        seconds: shortest and longest phrase that is cut from a clip.
-        clips: fewest clips of a speaker; others are not spliced.
+        seconds: lowest and highest length to aim at; a phrase ends at the next cut.
+        clips: speakers with fewer clips are not spliced.
     """
 
     share: float = _within(0, 1)
@@ -431,27 +431,27 @@ class Recipe:
         steps: number of steps.
         data: the training data.
         batches: how batches are formed.
-        student: shape of the model, if it is a FastConformer; without it and ``convolutional``, that of ``initial``.
-        convolutional: shape of the model, if it is a Jasper, a QuartzNet or a Citrinet.
+        student: shape of a FastConformer. Without it and ``convolutional``, the model has the shape of ``initial``.
+        convolutional: shape of a Jasper, a QuartzNet or a Citrinet.
         optimizer: the optimizer.
         objective: the loss.
         augmentation: the augmentation of clips.
         teacher: the teacher, if any.
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint with the labels; None for those of the teacher, or
-            of ``initial`` if its shape is used. If the labels differ from those of ``initial``, the weights of its
-            heads that belong to labels are initialized. With a teacher and labels of its own, a model has a second head
-            for the teacher's labels during training, which is not exported.
-        characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are
-            converted to their case, and other characters left out.
-        languages: the vocabularies of an attention decoder; its special pieces are made here.
-        initial: a checkpoint with the initial weights, a path or a name on the hub, also of heads with the same labels
-            and shape; None for random weights. Without a shape, the released model itself is trained on: a
+            of ``initial`` if its shape is used. With other labels than ``initial`` has, the weights of labels
+            begin at random. With a teacher and labels of its own, a model has a second head for the teacher's labels
+            during training, which is not exported.
+        characters: the labels, if they are characters, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are converted
+            to their case, and other characters left out.
+        languages: the vocabularies of an attention decoder; its special pieces are added.
+        initial: a checkpoint, by path or name on the hub, with the initial weights of the encoder and of heads of the
+            same shape; None for random weights. Without a shape, the released model itself is trained further: a
             FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or
             a Citrinet.
         dropout: share of each module's output that is dropped, in the encoder and an attention decoder.
         batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
-            or the ``running`` ones, which then do not change. None is the running ones for a model that starts from a
-            checkpoint, whose statistics are of far more speech than a batch, and else the batch's.
+            or the ``running`` ones, which then do not change. None is ``running`` with ``initial``, whose statistics
+            are of far more speech than a batch, and else ``batch``.
         freeze: what does not change: the ``encoder``, its batch norm and dropout included, or nothing.
         dev: the dev set, if any.
         precision: precision of matrix products; weights and their updates are always float32. ``tf32`` rounds the
@@ -504,7 +504,7 @@ class Recipe:
         if self.languages and self.shape and not attends:
             raise ValueError("languages are for a student with an attention decoder")
         if self.characters and len(set(self.characters)) < len(self.characters):
-            raise ValueError("characters has one twice")
+            raise ValueError("characters must all differ")
 
     @property
     def shape(self) -> Student | Convolutional | None:

@@ -27,7 +27,7 @@ class TeacherModel:
 
     Attributes:
         stride: features per frame.
-        width: values of a frame of its encoder that are kept, or 0.
+        width: values that are kept of each frame of its encoder; 0 keeps none.
         labels: labels of a frame that are kept, besides the blank.
     """
 
@@ -89,7 +89,7 @@ class TeacherModel:
         return self._records(probabilities, encoded.float(), frames.tolist())
 
     def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[TeacherFrames]:
-        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and frames if wanted."""
+        """Return records of ``probabilities`` [batch, frames, labels + 1], the blank last, and of encoder frames."""
         masses, labels = probabilities[:, :, :-1].topk(self.labels, dim=-1)
         records = np.empty(probabilities.shape[:2], dtype=record_type(self.labels, self.width))
         records["blank"] = probabilities[:, :, -1].cpu().numpy()

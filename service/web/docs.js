@@ -6,8 +6,8 @@ const document_ = await (await fetch("openapi.json")).json();
 const prefix = new URL(".", location).pathname.slice(0, -1);
 if (prefix) document_.servers = [{ url: prefix }];
 
-// Swagger UI fills a field that may be left out with the word "string". With an empty example the field begins empty,
-// and an empty field counts as left out.
+// Swagger UI writes "string" into an optional field. With an empty example the field begins empty, and an empty field
+// counts as left out.
 for (const operation of Object.values(document_.paths).flatMap(Object.values)) {
   for (const { schema } of Object.values(operation.requestBody?.content ?? {})) {
     const form = schema.$ref ? document_.components.schemas[schema.$ref.split("/").pop()] : schema;

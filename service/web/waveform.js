@@ -1,7 +1,7 @@
 // The recording as a picture: the loudest sample per bar, what has been played in another colour.
 
 const RATE = 8000; // the lowest that every browser decodes to: a picture needs no more
-const LONGEST_SECONDS = 20 * 60; // decoded sound is large: that of a longer recording may not fit a phone
+const LONGEST_SECONDS = 20 * 60; // a longer recording, decoded, may not fit the memory of a phone
 const BAR_PIXELS = 3; // one of them a gap
 
 export class Waveform {
@@ -20,7 +20,7 @@ export class Waveform {
     canvas.addEventListener("click", (event) => onSeek((event.offsetX / canvas.clientWidth) * this.#seconds));
   }
 
-  /** Shows nothing. */
+  /** Hides the picture. */
   clear() {
     this.#recording = null;
     this.#channels = null;
@@ -28,7 +28,7 @@ export class Waveform {
     this.#canvas.hidden = true;
   }
 
-  /** Decodes a recording, of which `seconds` may be unknown (infinite or NaN); shows nothing if the browser cannot. */
+  /** Shows a recording, unless it is too long or the browser cannot decode it; unknown `seconds` are not finite. */
   async load(recording, seconds) {
     this.clear();
     this.#recording = recording;

@@ -1,5 +1,7 @@
 """Models that a setting allows can be loaded, and no others."""
 
+from pathlib import Path
+
 import pytest
 
 from service.loadable import Loadable
@@ -36,6 +38,19 @@ def test_a_folder_is_its_checkpoints(folder):
     assert loadable.checkpoint("late") == str(folder / "late.nemo")
 
 
+def test_a_folder_that_cannot_be_read_hides_no_other_model(folder, monkeypatch):
+    is_file = Path.is_file
+
+    def refuse(path):
+        if path.parent.name == "recordings":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr("pathlib.Path.is_file", refuse)
+
+    assert sorted(of(folder).ids()) == ["canary", "english", "german"]
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -47,6 +62,7 @@ def test_a_folder_is_its_checkpoints(folder):
             "nvidia/parakeet@main",
             "nvidia/parakeet/x",
             "x" * 9999,
+            "nvidia/parakeet-" + "x" * 9999,
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_texts_take_the_case_of_the_labels_and_missing_characters_are_reported(t
         ([FIRST | {"kernel_size": 10}], {}, "kernel_size 10 must be odd"),
         ([FIRST | {"dilation": 2}], {}, "such a model cannot be exported: .*dilation"),
         ([FIRST, {"filters": 16, "kernel_size": 5, "dense": True, "residual": False}], {}, "cannot be exported"),
-        ([FIRST], {"characters": "aab"}, "characters has one twice"),
+        ([FIRST], {"characters": "aab"}, "characters must all differ"),
         ([FIRST], {"vocabulary": "x.model"}, "vocabulary and characters exclude each other"),
     ],
 )
