@@ -1,4 +1,4 @@
-"""Attention decoders learn from prompts and transcripts in one pass, with the scores of a search token by token."""
+"""An attention decoder learns a whole sequence in one pass, with the scores that a search has token by token."""
 
 import json
 
@@ -72,7 +72,7 @@ def first_batch(run):
 
 
 @pytest.mark.parametrize(("smoothing", "prompts"), [(0.0, True), (0.1, True), (0.1, False)])
-def test_the_cost_is_smoothed_cross_entropy_of_all_but_the_first_label(tmp_path, smoothing, prompts):
+def test_the_cost_is_smoothed_cross_entropy_of_the_predicted_labels(tmp_path, smoothing, prompts):
     run = new_run(tmp_path)
     batch = first_batch(run)
     objective = Objective(label_smoothing=smoothing, predict_prompts=prompts)
@@ -119,7 +119,7 @@ def test_sequences_are_prompt_transcript_and_end(tmp_path):
     ]
     assert pieces[-1] == "<|endoftext|>"
     assert run.vocabulary.tokenizer.join(tokens).strip() == "das wasser war"
-    assert min(tokens) >= run.vocabulary.size - 16  # of the second language's part
+    assert min(tokens) >= run.vocabulary.size - 16  # German's, the last of the vocabulary
 
 
 def test_padding_changes_neither_cost_nor_gradient(tmp_path):
@@ -195,7 +195,7 @@ def test_a_transcript_longer_than_the_positions_is_reported_and_skipped(tmp_path
         ({"languages": [{"code": "en", "vocabulary": "manifest.jsonl"}]}, "not a SentencePiece model"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(tmp_path, changes, message):
+def test_vocabularies_and_languages_that_do_not_fit_are_refused(tmp_path, changes, message):
     with pytest.raises(RecipeError, match=message):
         new_run(tmp_path, **changes)
 

@@ -80,8 +80,10 @@ def transducer_loss(
     transcripts = _Transcripts(frames, tokens, labels)
     operations = operations_on(encoded.device, encoded.dtype) or _PLAIN
     scorer = _Scorer(joint.activation, outputs, room or _ROOM[encoded.device.type], operations)
-    weight, bias = joint.output.weight, joint.output.bias
-    loss: Tensor = _TransducerLoss.apply(encoded, predicted, weight, bias, transcripts, scorer)  # type: ignore[no-untyped-call]
+    inputs = [encoded, predicted, joint.output.weight, joint.output.bias]
+    if not torch.is_grad_enabled():
+        inputs = [each.detach() for each in inputs]  # ``needs_input_grad`` does not depend on the mode
+    loss: Tensor = _TransducerLoss.apply(*inputs, transcripts, scorer)  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -48,7 +48,7 @@ def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, me
     assert found.shape == wanted.shape
     assert found.isfinite().all()
     valid = torch.arange(found.size(1), device=device) < subsampling.shortened(lengths)[:, None]
-    # Beside the largest value: sums of many terms that cancel each other have an error of the terms.
+    # Relative to the largest value: a sum whose terms cancel has the error of its terms.
     room = TOLERANCE[dtype] * (1 + wanted[valid].abs().max()) if valid.any() else 0.0
     assert ((found.float() - wanted)[valid].abs() <= room).all()
 
@@ -64,13 +64,12 @@ def test_folded_subsampling_uses_them_in_inference(device, monkeypatch):
     def counted(kernel):
         return lambda *arguments: calls.append(kernel.__name__) or kernel(*arguments)
 
-    monkeypatch.setattr("models.encoders.subsampling.depthwise_halves_on", lambda *_: None)
-    with torch.no_grad():
-        wanted = subsampling.projection(subsampling._stacked(features, lengths))
     kernels = counted(halved_features), counted(halved_images)
     monkeypatch.setattr("models.encoders.subsampling.depthwise_halves_on", lambda *_: kernels)
-    subsampling._stacked(features, lengths)  # with gradients
+    with torch.no_grad():
+        wanted = subsampling.projection(subsampling._stacked(features, lengths))
     subsampling.fold()
+    subsampling._stacked(features, lengths)  # with gradients
     assert not calls
     with torch.no_grad():
         found = subsampling.projection(subsampling._stacked(features, lengths))
@@ -85,6 +84,6 @@ def test_a_cpu_has_none():
 
 
 def test_a_device_that_does_not_run_them_goes_without_and_says_so(caplog):
-    # This machine may have no such device, and no driver for one.
     assert depthwise_halves_on(torch.device("cuda:99"), torch.float32) is None
+    # The rest has the error: no such device, or no driver.
     assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of the subsampling"]

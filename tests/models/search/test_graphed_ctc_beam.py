@@ -1,4 +1,4 @@
-"""CTC beam search in CUDA graphs finds what it finds without, and does not wait; rehearsed on a CPU."""
+"""CTC beam search in CUDA graphs finds what it finds without them, and the host does not wait."""
 
 from copy import deepcopy
 
@@ -12,7 +12,7 @@ from tests.models.search.test_ctc_beam import BLANK, language_model, random_logi
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BEAM = 4
-# The second and the fourth are of one size, and the fourth is shorter than what was there before.
+# The second, fourth and fifth share a size, each with fewer frames than the one before.
 SIZES = [(1, 20), (5, 64), (16, 70), (7, 33), (5, 3), (17, 50)]
 
 
@@ -50,7 +50,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_alone(device):
+def test_searches_queued_before_the_first_is_fetched_find_what_they_find_alone(device):
     driver = graphed(device)
     given = [batch(5, 40, seed, device) for seed in range(4)]
 

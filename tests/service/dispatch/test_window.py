@@ -68,7 +68,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
                     window.release(guest.result())
                 else:
                     guests += [(samples, guest)] if guest.done() else []
-                    guest.cancel()  # one that is inside does not hear it
+                    guest.cancel()  # without effect on one that is inside
             await settle()
             inside = [samples for samples, guest in guests if guest.done()]
             assert sum(inside) <= 10 or len(inside) == 1

@@ -1,4 +1,4 @@
-"""The device does not wait: the next batch is copied, and the last one detokenized, while it computes."""
+"""The device does not wait: while it computes, the next batch is copied and the one before detokenized."""
 
 import logging
 import os
@@ -72,7 +72,7 @@ class Slow(StubRecognizer):
 
 @dataclass
 class SlowBatch:
-    """Is done when its gate opens, or fails there if it is long."""
+    """Is done when its gate opens, or fails there with UNLUCKY or POISON samples."""
 
     gates: Gates
     number: int
@@ -155,7 +155,7 @@ def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenize
     engine.ask(2)
 
     assert gates.began["recognized 1"].wait(PATIENCE)
-    assert gates.began["collated 2"].wait(PATIENCE)  # while 1 is on the device
+    assert gates.began["collated 2"].wait(PATIENCE)  # while 1 is launched
     gates.may_go_on["recognized 1"].set()
     assert gates.began["awaited 1"].wait(PATIENCE)
     assert gates.began["recognized 2"].wait(PATIENCE)  # while the device has 1
@@ -179,7 +179,7 @@ def test_a_batch_takes_the_time_since_the_device_was_done_with_the_one_before(en
 
     assert gates.began["recognized 1"].wait(PATIENCE)
     gates.may_go_on["recognized 1"].set()
-    assert gates.began["recognized 2"].wait(PATIENCE)  # given to the device at 100, too
+    assert gates.began["recognized 2"].wait(PATIENCE)  # launched at 100, as 1 was
     engine.now = 105.0
     gates.may_go_on["awaited 1"].set()
     assert gates.began["awaited 2"].wait(PATIENCE)

@@ -31,7 +31,7 @@ BOUNDARY = "between"
 
 @pytest.fixture(scope="module", autouse=True)
 def impatient():
-    """Begin without a pause, because tests do not wait."""
+    """Decode without pauses, because tests do not wait."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(early, "_BRIEF_SECONDS", 0.0)
         patch.setattr(early, "_REST", 0)
@@ -60,7 +60,7 @@ def multipart(service: ThreadedServer, *parts: tuple[str, bytes | str]) -> Uploa
 
 @contextlib.contextmanager
 def begun_early(service: ThreadedServer, upload: Upload, until: float = 0.8) -> Iterator[Upload]:
-    """Send most of an upload, and wait until a part of it is transcribed."""
+    """Send a share of an upload, and wait until a part of it is transcribed."""
     with contextlib.closing(upload.connection):
         before = transcribed_seconds(service)
         upload.send(until)
@@ -81,7 +81,7 @@ def minute():
 
 @pytest.fixture(scope="module")
 def at_once(service, minute):
-    """What is answered to an upload that does not begin early."""
+    """The answer to an upload that arrives at once."""
     answered = service.post(**form(minute, **FIELDS, response_format="verbose_json"))
     assert answered.status_code == 200
     return answered.json()
@@ -114,7 +114,7 @@ FILES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
-def test_so_are_containers_that_decode_as_they_come(service, kind):
+def test_containers_that_decode_as_they_come_are_transcribed_while_they_arrive(service, kind):
     file = FILES[kind]()
     expected = service.post(**form(file, **FIELDS)).json()
 
@@ -172,7 +172,7 @@ def test_openais_client_sends_the_file_last(service, minute, at_once, stream):
 
 
 def test_options_behind_the_file_count_as_they_do_before_it(service, minute, at_once):
-    """It began with other options, which is not seen."""
+    """The early start had other options; the answer has none of them."""
     early_fields = (("response_format", "json"), *FORM[:2])
     with begun_early(service, multipart(service, *early_fields, ("file", minute), FORM[2])) as upload:
         assert upload.send().answer() == (200, at_once)
@@ -190,6 +190,7 @@ def test_a_form_whose_file_comes_first_waits_for_its_options(service, minute, at
 
 def test_a_stream_begins_at_the_end_of_the_body_and_has_the_same_text(service, minute, at_once):
     with begun_early(service, raw(service, minute, stream="true")) as upload:
+        assert not select.select([upload.connection.sock], [], [], 0.0)[0]
         upload.send()
         answered = upload.connection.getresponse()
         events = [json.loads(line[6:]) for line in answered.read().decode().split("\n\n") if line]
@@ -219,7 +220,7 @@ def test_what_is_too_long_is_refused_before_all_of_it_has_arrived(service):
     wait_for(lambda: nothing_is_left(service))
 
 
-def test_what_breaks_off_is_an_error(service, minute):
+def test_an_upload_that_breaks_off_gets_no_answer(service, minute):
     with begun_early(service, multipart(service, *FORM, ("file", minute))) as upload:
         upload.connection.sock.shutdown(socket.SHUT_WR)
         assert upload.connection.sock.recv(1) == b""
@@ -239,8 +240,8 @@ def test_an_mp4_whose_index_comes_last_is_transcribed_at_its_end(service):
 
 
 @pytest.mark.slow
-def test_files_in_a_row_that_decode_in_another_way_than_the_first_alone_are_transcribed_again(service):
-    """Libsndfile reads the first of two MP3s, but FFmpeg reads both, so the last bits are others."""
+def test_joined_files_whose_beginning_decodes_differently_when_whole_are_transcribed_again(service):
+    """libsndfile decodes the first MP3, FFmpeg both; their samples differ in the last bits."""
     one = media(sound(60, 16_000), 16_000, "mp3", "libmp3lame")
     expected = service.post(**form(one * 2, **FIELDS)).json()
 
@@ -249,7 +250,7 @@ def test_files_in_a_row_that_decode_in_another_way_than_the_first_alone_are_tran
     wait_for(lambda: nothing_is_left(service))
 
 
-def test_a_key_whose_audio_is_limited_begins_when_its_audio_is_counted(minute, tmp_path):
+def test_a_key_with_a_limit_on_audio_begins_at_the_end_of_the_body(minute, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text(f"free:{digest('free')}\nlimited:{digest('limited')} audio_seconds_per_minute=30\n")
     with serving(max_utterance_seconds=LONGEST, api_keys_file=str(keys)) as service:

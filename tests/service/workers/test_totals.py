@@ -22,7 +22,7 @@ def test_the_sum_over_processes_does_not_fall_when_one_of_them_ends():
     after = read([])
 
     assert list(before.values()) == [5, 1, 5]
-    assert list(after.values()) == [5, 1, 0]  # a gauge of a process that is gone is nothing
+    assert list(after.values()) == [5, 1, 0]  # gauges of an ended process do not count
 
 
 def test_a_worker_that_ends_while_a_scrape_is_written_counts_once():

@@ -1,4 +1,4 @@
-"""The loss that holds few scores at a time equals the one that holds all: in value, gradients, parts, dtypes."""
+"""The loss, computed part by part, equals that of all scores at once in value and gradients."""
 
 import json
 
@@ -19,7 +19,7 @@ LABELS = 5  # without the blank
 
 
 def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, vocabulary=LABELS):
-    """A joint, and its inputs of clips with these numbers of frames and labels."""
+    """A joint, and inputs for clips with these numbers of frames and labels."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         joint = Joint(3, 4, WIDTH, vocabulary, durations, activation).to(dtype)
@@ -31,14 +31,14 @@ def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, v
 
 
 def by_diagonal(weights):
-    """Weights by frame, [arcs, clips, frames, labels + 1], as ``align`` takes them."""
+    """Weights [arcs, clips, frames, labels + 1] by diagonal, as ``align`` takes them."""
     width = weights.size(3)
     columns = [torch.nn.functional.pad(weights[..., label], (label, width - label)) for label in range(width)]
     return torch.stack(columns, dim=3)
 
 
 def plain(joint, encoded, predicted, frames, tokens, labels, *, with_durations=True, sigma=0.0):
-    """The same with all scores in memory: the loss of each clip, differentiable but for the alignments' sum."""
+    """The loss from all scores at once; autograd differentiates all but the sum over alignments."""
     logits = joint(encoded[:, :, None], predicted[:, None])
     of_labels, of_durations = joint.split(logits)
     log = of_labels.log_softmax(-1)
@@ -54,7 +54,7 @@ def plain(joint, encoded, predicted, frames, tokens, labels, *, with_durations=T
         weights = torch.stack([blank, label])
     weights = by_diagonal(weights)
     aligned = align(weights.detach(), arcs_of(durations), frames, labels)
-    # Shares are the derivatives of the sum, which test_lattice.py shows.
+    # Shares are the derivatives of the log-probability (test_lattice.py).
     pull = (aligned.shares * torch.where(aligned.shares > 0, weights, 0.0)).sum()
     value = aligned.log_probability.where(aligned.log_probability > -torch.inf, 0.0).sum()
     return pull.detach() - value - pull
@@ -73,7 +73,7 @@ DURATIONS = st.sampled_from([(), (0, 1, 2, 3, 4), (1, 2), (0, 3)])
 
 @given(SIZES, DURATIONS, st.sampled_from(["relu", "tanh", "sigmoid"]), st.booleans(), ROOMS)
 @settings(max_examples=60, deadline=None)
-def test_it_is_the_loss_of_all_scores_in_whatever_parts(sizes, durations, activation, with_durations, room):
+def test_with_any_room_it_is_the_loss_of_all_scores_at_once(sizes, durations, activation, with_durations, room):
     inputs = batch(sizes, durations, activation)
     sigma = 0.05 if durations and with_durations else 0.0
 
@@ -98,7 +98,7 @@ def test_its_gradients_are_those_of_its_value(durations, activation):
 
 
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
-def test_a_joint_that_is_wider_than_its_outputs_has_its_width_in_the_limit(durations):
+def test_the_limit_on_scores_holds_for_a_hidden_layer_wider_than_the_outputs(durations):
     joint, *inputs = batch([(9, 4), (7, 5), (8, 3)], durations, vocabulary=1)
     sizes = []
     joint.activation.register_forward_hook(lambda _module, _inputs, hidden: sizes.append(hidden.numel()))
@@ -122,13 +122,13 @@ def test_a_second_derivative_is_refused():
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_close(durations, dtype):
-    """With rounded frames and scores, the loss is within 0.5 %, and a whole gradient within 3 % of its size."""
+    """With rounded frames and scores, the loss is within 0.5 %, and each gradient within 3 % of its norm."""
     sizes = [(40, 12), (31, 7), (12, 0)]
-    # Not ReLU: where rounding changes the sign of what it is given, a derivative is there or is not.
+    # Not ReLU: its derivative jumps where rounding changes a sign.
     exact = batch(sizes, durations, "tanh", vocabulary=200)
     rounded = batch(sizes, durations, "tanh", vocabulary=200)
     halves = [each.detach().to(dtype).requires_grad_() for each in rounded[1:3]]
-    rounded[0].float()  # weights stay what they are
+    rounded[0].float()  # weights are float32, as in training
 
     expected = transducer_loss(*exact)
     loss = transducer_loss(rounded[0], *halves, *rounded[3:])
@@ -151,20 +151,25 @@ def test_weights_get_gradients_of_their_own_dtype_under_autocast():
 
 
 def test_without_gradients_none_are_computed():
-    inputs = batch([(9, 3), (4, 1)], (0, 1, 2))
-    expected = transducer_loss(*inputs)
+    joint, *inputs = batch([(9, 3), (4, 1)], (0, 1, 2))
+    scored = []
+    joint.activation.register_forward_hook(lambda *_: scored.append(1))
+    room = Room(60, 1000)  # several parts, which gradients score a second time
+    expected = transducer_loss(joint, *inputs, room=room)
+    with_gradients = len(scored)
 
     with torch.no_grad():
-        loss = transducer_loss(*inputs)
+        loss = transducer_loss(joint, *inputs, room=room)
 
     assert loss == expected.detach()
     assert not loss.requires_grad
+    assert len(scored) - with_gradients == with_gradients / 2
 
 
 @given(st.integers(0, 50))
 @settings(max_examples=10, deadline=None)
-def test_earlier_labels_get_larger_gradients_at_the_same_loss(seed):
-    """The gradient of every label's arc is larger by that factor, and the scores' gradients still add up to 0."""
+def test_fast_emit_lowers_blanks_at_the_same_loss(seed):
+    """The gradients of the scores still add up to 0."""
     inputs = batch([(6, 3)], seed=seed)
 
     plain_loss = transducer_loss(*inputs)
@@ -173,13 +178,12 @@ def test_earlier_labels_get_larger_gradients_at_the_same_loss(seed):
     assert torch.equal(plain_loss, eager)
     before, after = (gradients(loss, *inputs[:3])[3] for loss in (plain_loss, eager))
     assert after.sum().item() == pytest.approx(0.0, abs=1e-9)
-    assert after[inputs[0].blank] > before[inputs[0].blank]  # less is done for blanks
+    assert after[inputs[0].blank] > before[inputs[0].blank]  # descent lowers the blank's score
 
 
 def test_an_impossible_transcript_counts_nothing():
-    joint, encoded, predicted, frames, tokens, labels = batch(
-        [(4, 2), (2, 2)], (1, 2)
-    )  # one label a frame at most, and a blank
+    joint, encoded, predicted, frames, tokens, labels = batch([(4, 2), (2, 2)], (1, 2))
+    # In the second clip, each label and the last blank would take a frame.
 
     both = transducer_loss(joint, encoded, predicted, frames, tokens, labels)
     (of_frames,) = torch.autograd.grad(both, encoded)
@@ -212,14 +216,14 @@ def test_losses_and_gradients_are_nemos(case, nemo):
 
     loss = transducer_loss(joint, encoded, predicted, nemo["frames"], nemo["tokens"], nemo["labels"], **options)
 
-    # NeMo on a CPU multiplies the loss by the weight of early labels as well, on a GPU it does not.
+    # On a CPU, unlike on a GPU, NeMo multiplies the loss by 1 + fast_emit, too.
     torch.testing.assert_close(loss, nemo["losses"].sum() / (1 + options["fast_emit"]))
     theirs = (nemo[f"{key}_gradient"] for key in ("heard", "said", "weight", "bias"))
     for ours, expected in zip(gradients(loss, joint, encoded, predicted), theirs, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_scores_that_are_not_numbers_make_no_loss_of_zero():
+def test_scores_that_are_nan_make_the_loss_nan():
     joint, encoded, *rest = batch([(4, 2), (3, 1)])
 
     assert transducer_loss(joint, encoded.masked_fill(encoded > -torch.inf, torch.nan), *rest).isnan()
