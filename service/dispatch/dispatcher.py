@@ -253,6 +253,7 @@ class Dispatcher:
         self.catalog.ready(ready)
         self._update_rtfx()
         self._size_window()
+        self.admission.is_loaded = True
         self.admission.loading_seconds = ready.load_seconds + ready.warmup_seconds
         self.metrics.engine_up.labels(engine.name).set(1)
         self.metrics.describe_model(ready)
