@@ -324,8 +324,8 @@ class Settings(BaseSettings):
     )
     engine_timeout_seconds: Seconds = Field(
         default=8.0,
-        description="Time without a heartbeat after which an engine is replaced (at least 60 s until its first model is "
-        "ready, twice this while it loads another); a batch may take twice its expected time plus twice this.",
+        description="Time without a heartbeat after which an engine is replaced (at least 60 s until its first model "
+        "is ready, twice this while it loads another); a batch may take twice its expected time plus twice this.",
     )
 
     @classmethod
