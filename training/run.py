@@ -253,7 +253,11 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         config = initial.config
         if recipe.has_labels:
             config = relabelled(config, size, characters=characters, prompts=prompts)
-    learns_otherwise = not recipe.has_labels and (recipe.teacher or config.transducer)
+    has_idle_transducer = config.transducer and not recipe.objective.transducer
+    if has_idle_transducer and (recipe.has_labels or not recipe.initial or not config.ctc):
+        key = "objective.transducer"
+        raise RecipeError(f"{key} must be above 0 for a transducer that is new or the only head", key)
+    learns_otherwise = not recipe.has_labels and (recipe.teacher or (config.transducer and not has_idle_transducer))
     if config.ctc and not recipe.objective.ctc and not learns_otherwise:
         raise RecipeError("objective.ctc must be above 0 for a CTC head that nothing else trains", "objective.ctc")
     return config

@@ -186,6 +186,17 @@ def test_a_ctc_head_with_new_labels_must_learn_them(tmp_path):
         run_from(tmp_path, "hybrid-tdt-ctc-bpe", vocabulary=german(tmp_path), objective={"ctc": 0})
 
 
+@pytest.mark.parametrize("has_new_labels", [True, False])
+def test_a_transducer_without_a_weight_may_only_stay_as_it_was_released(tmp_path, has_new_labels):
+    recipe = {"objective": {"transducer": 0}} | ({"vocabulary": german(tmp_path)} if has_new_labels else {})
+    if not has_new_labels:
+        run_from(tmp_path, "hybrid-tdt-ctc-bpe", **recipe)
+        recipe["objective"]["ctc"] = 0
+
+    with pytest.raises(RecipeError, match=r"objective\.(ctc|transducer) must be above 0"):
+        run_from(tmp_path, "hybrid-tdt-ctc-bpe", **recipe)
+
+
 def test_a_model_with_a_ctc_head_alone_must_learn_from_it(tmp_path):
     with pytest.raises(RecipeError, match=r"objective\.ctc must be above 0"):
         run_from(tmp_path, "fastconformer-ctc-bpe", objective={"ctc": 0})
