@@ -65,7 +65,7 @@ def test_the_limits_hold(raw, size, error):
         ("", None),
     ],
 )
-def test_an_incomplete_or_wrong_media_type_has_no_format(media_type, raw):
+def test_only_a_complete_media_type_of_raw_pcm_has_a_format(media_type, raw):
     assert RawFormat.of_media_type(media_type) == raw
 
 

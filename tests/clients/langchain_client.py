@@ -6,11 +6,12 @@ import os
 import sys
 import time
 
-time.sleep = lambda _: None  # it waits for 5 s after a failure, and does not say so
-from langchain_community.document_loaders.parsers.audio import OpenAIWhisperParser  # noqa: E402
-from langchain_core.documents.base import Blob  # noqa: E402
+from langchain_community.document_loaders.parsers.audio import OpenAIWhisperParser
+from langchain_core.documents.base import Blob
 
 URL, RECORDING = sys.argv[1:]
+
+time.sleep = lambda _: None  # the parser waits for 5 s after each failure
 
 
 def load(**options: object) -> list[dict]:

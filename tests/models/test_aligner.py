@@ -49,7 +49,7 @@ WORDS = st.lists(st.tuples(st.text("etaoinshr", min_size=1, max_size=6), st.inte
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=3))
-def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in_a_batch(utterances):
+def test_alone_or_in_a_batch_words_begin_with_their_first_piece_and_end_before_the_next(utterances):
     vocabulary, found = subwords(), aligner(subwords())
     batch, begins = [], []
     for utterance in utterances:
@@ -72,7 +72,7 @@ def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in
         assert found.times([said]) == [spans]
 
 
-def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
+def test_what_the_vocabulary_lacks_is_left_out_of_a_word():
     vocabulary = vocabulary_of([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
     encode = aligner(vocabulary).encode
 
@@ -147,7 +147,7 @@ def test_a_canary_with_an_aligner_writes_its_text_and_the_times_that_the_aligner
 
 
 @pytest.mark.parametrize("asked", [{}, {"timestamps": True, "language": "en", "target_language": "de"}])
-def test_words_have_no_times_if_they_are_not_in_the_audio_or_not_asked_for(packed, asked):
+def test_words_have_no_times_in_a_translation_or_if_none_are_asked_for(packed, asked):
     for hypothesis in packed.transcribe(golden.clips()[:3], **asked):
         assert set(times_of(hypothesis)) <= {(None, None)}
 
@@ -160,7 +160,7 @@ def test_an_aligner_can_be_named(packed):
     assert list(map(times_of, named.transcribe(golden.clips(), timestamps=True))) == list(map(times_of, expected))
 
 
-def test_a_model_without_a_ctc_decoder_aligns_nothing():
+def test_an_aligner_without_a_ctc_decoder_is_refused():
     with pytest.raises(ValueError, match="CTC decoder"):
         load_model(CANARY, aligner=GOLDEN / "fastconformer-rnnt-bpe" / "model.nemo")
 
@@ -175,7 +175,7 @@ def test_a_trained_model_aligns_its_own_words_where_it_found_them(teacher):
     samples = golden.clip("slt-12s")
     (heard,) = model.transcribe([samples])
 
-    words = [[f"{word.text.capitalize()}," for word in heard.words]]  # as a model writes that punctuates
+    words = [[f"{word.text.capitalize()}," for word in heard.words]]  # as models with punctuation write
     (spans,) = model.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
 
     assert len(spans) > 10

@@ -11,7 +11,7 @@ from tests.service.serving import PATIENCE, ThreadedServer
 
 
 def sound(seconds: float, rate: int = SAMPLE_RATE) -> np.ndarray:
-    """Noise, because the stub's transcript of a piece of it is like no other's."""
+    """Return noise, so that the stub's transcript of each piece differs."""
     return 0.1 * np.random.default_rng(1).standard_normal(int(seconds * rate)).astype(np.float32)
 
 
@@ -29,7 +29,7 @@ class Upload:
         self.connection.endheaders()
 
     def send(self, until: float = 1.0) -> "Upload":
-        """Send the body as far as a share of it."""
+        """Send the body up to this share of it."""
         stop = round(until * len(self.body))
         self.connection.send(self.body[self.sent : stop])
         self.sent = stop

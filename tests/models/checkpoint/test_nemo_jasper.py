@@ -1,4 +1,4 @@
-"""Lists of blocks are understood, or refused by the name of a key; published sizes come out."""
+"""Lists of blocks are understood or refused by a key's name; published models have their sizes."""
 
 from contextlib import suppress
 
@@ -61,7 +61,7 @@ def document():
 
 
 def encoder(*blocks, **keys):
-    """The encoder of a configuration with these blocks, each told by what differs from a plain one of 8 filters."""
+    """Parse an encoder of these blocks; each gives only what differs from a plain block of 8 filters."""
     plain = {"filters": 8, "repeat": 1, "kernel": [3], "stride": [1], "dilation": [1], "dropout": 0.0}
     blocks = [{**plain, "residual": False, **block} for block in blocks]
     return parse_jasper(Section("encoder", {"feat_in": 16, "activation": "relu", "jasper": blocks, **keys}), 16)
@@ -108,7 +108,7 @@ DENSE = {"residual": True, "residual_dense": True}
     ],
     ids=str,
 )
-def test_blocks_that_nemo_cannot_run_or_runs_otherwise_are_refused(blocks, blamed):
+def test_values_that_do_not_go_together_are_refused_by_name(blocks, blamed):
     with pytest.raises(UnsupportedValueError) as caught:
         encoder(*blocks)
 
@@ -139,7 +139,7 @@ def test_a_residual_mode_stays_until_another_is_named():
     assert [block.residual for block in config.blocks] == ["add", "max", "max", "add"]
 
 
-def test_times_of_all_strides_multiply():
+def test_strides_of_all_blocks_multiply():
     last = {"stride": [3], "repeat": 4, "stride_last": True}
 
     assert encoder({"stride": [2]}, {}, last).subsampling_factor == 6

@@ -1,6 +1,6 @@
-"""Canary models that transformers itself saved write the same tokens here as there, and honest folders alone load.
+"""Canary models that transformers saved write the same tokens here as there; changed folders are refused.
 
-The models are random, and so wide that they say something; transformers is imported where it is used, because that
+Weights are random, and large enough for texts of some length; transformers is imported where it is used, because that
 alone takes seconds.
 """
 
@@ -72,7 +72,7 @@ def sentencepiece_model():
 
 
 def save_processor(folder, mels):
-    """Write what transformers' own conversion of a SentencePiece model gives; returns the vocabulary by pieces."""
+    """Save a processor with a SentencePiece model that transformers converts; return vocabulary and extractor."""
     from transformers import CanaryProcessor, ParakeetFeatureExtractor, ParakeetTokenizer
     from transformers.convert_slow_tokenizer import ParakeetConverter
 
@@ -88,13 +88,13 @@ def save_processor(folder, mels):
 
 
 def random_model(vocabulary, shape, decoder, biases, seed):
-    """Build a model with weights, biases and running statistics that all show, and texts that end."""
+    """Build a model whose weights, biases and running statistics all matter; its texts may end."""
     import transformers
 
     torch.manual_seed(seed)
     end = vocabulary[END]
-    size = -(-len(vocabulary) // 8) * 8
-    assert size == len(vocabulary), "so that no piece is missing"
+    size = len(vocabulary)
+    assert size % 8 == 0, "outputs without a piece"
     config = transformers.CanaryConfig(
         vocab_size=size,
         encoder_config=shape | {"model_type": "parakeet_encoder", "attention_bias": biases, "convolution_bias": biases},
@@ -181,8 +181,8 @@ def test_random_models_write_the_same_tokens(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("honest")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
     shape = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "num_mel_bins": 16}
     vocabulary, _ = save_processor(folder, 16)
     small = {"intermediate_size": 16, "subsampling_conv_channels": 4}
@@ -211,9 +211,9 @@ def honest(tmp_path_factory):
         ("processor_config.json", "decoder_type", "ctc", "decoder_type"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(honest, tmp_path, file, key, value, told):
+def test_what_is_not_supported_is_refused_by_name(saved, tmp_path, file, key, value, told):
     folder = tmp_path / "changed"
-    shutil.copytree(honest, folder)
+    shutil.copytree(saved, folder)
     document = json.loads((folder / file).read_text(encoding="utf-8"))
     put(document, key, value)
     (folder / file).write_text(json.dumps(document), encoding="utf-8")
@@ -222,9 +222,9 @@ def test_what_is_not_supported_is_refused_by_name(honest, tmp_path, file, key, v
         load_model(folder)
 
 
-def test_an_output_layer_of_its_own_is_refused(honest, tmp_path):
+def test_an_output_layer_of_its_own_is_refused(saved, tmp_path):
     folder = tmp_path / "changed"
-    shutil.copytree(honest, folder)
+    shutil.copytree(saved, folder)
     tensors = load_file(folder / "model.safetensors")
     embedding = tensors["model.decoder.embed_tokens.weight"]
 

@@ -123,7 +123,7 @@ def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_
 
 
 def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
-    """Otherwise another utterance, alone in the next batch, would lose its second engine to it."""
+    """Otherwise the utterance in the second slot would lose its second engine, too."""
 
     @dataclass(eq=False)
     class Roomy(FakeEngine):
@@ -143,7 +143,7 @@ def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_fre
         front.engine_ready(engine, READY)
         await settle()
         assert len(engine.batches) == 1
-        front.engine_lost(engine, "exit")  # by the first of them again
+        front.engine_lost(engine, "exit")  # by the poison again
 
         with pytest.raises(EngineLostError):
             await poison
@@ -251,7 +251,7 @@ def test_a_caller_who_leaves_frees_its_place_in_the_queue():
     run(scenario)
 
 
-def test_an_utterance_that_waits_too_long_is_answered():
+def test_an_utterance_that_waits_too_long_is_dropped():
     async def scenario() -> None:
         front = dispatcher()
 
@@ -265,7 +265,7 @@ def test_an_utterance_that_waits_too_long_is_answered():
     run(scenario)
 
 
-def test_abandoned_work_is_answered_whether_it_waits_or_runs():
+def test_abandoned_work_fails_whether_it_waits_or_runs():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         front.engine_ready(engine, READY)
@@ -306,7 +306,7 @@ def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error
     run(scenario)
 
 
-def test_a_batch_that_fails_once_no_engine_will_start_is_not_run_again():
+def test_a_batch_that_fails_when_no_engine_will_start_is_not_run_again():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         asked = [ask(front, value) for value in (1, 2)]

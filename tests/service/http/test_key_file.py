@@ -55,7 +55,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
         (f"{BOB} requests_per_minute=many", "line 2 has a wrong requests_per_minute"),
     ],
 )
-def test_a_wrong_line_is_named_and_not_repeated(line, fault):
+def test_an_error_has_the_number_of_the_line_not_its_text(line, fault):
     with pytest.raises(ValueError, match=fault) as refusal:
         parse_keys(f"{ALICE}\n{line}\n", DEFAULT)
 
@@ -133,7 +133,7 @@ def test_with_an_empty_file_no_key_opens_the_api(tmp_path):
 
 
 @pytest.mark.parametrize("text", [None, f"alice:{KEY}\n", b"\xff\xfe"])
-def test_a_file_that_is_wrong_at_the_start_stops_it_with_a_line(tmp_path, capsys, text):
+def test_a_wrong_file_is_named_and_the_service_does_not_start(tmp_path, capsys, text):
     path = tmp_path / "keys"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
