@@ -31,16 +31,16 @@ _BEGINNINGS = {
     b"#!AMR\n": "amr",
     b"#!AMR-WB\n": "amr",
     b".snd": "au",
-    b"caff": "caf",
+    b"caff\0\x01": "caf",  # and its version: a text may say "caffeine"
     b"\x30\x26\xb2\x75\x8e\x66\xcf\x11": "wma",  # ASF
     b"\x0b\x77": "ac3",
     _EBML: "webm",
 }
-_TS_PACKET, _TS_SYNC = 188, 0x47
+_TS_PACKET, _TS_SYNC = 188, b"G"
 
 
 def sniff(head: bytes) -> str:
-    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``; mp3 if that is an ID3 tag.
+    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``; mp3 if it has an ID3 tag.
 
     ``HEAD_BYTES`` are enough, except for a stream that begins in the middle of a frame: that takes ``STREAM_BYTES``.
 
@@ -70,7 +70,8 @@ def sniff(head: bytes) -> str:
         return "aiff"
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         return "avi"
-    if head[0] == _TS_SYNC and head[_TS_PACKET : _TS_PACKET + 1] == bytes([_TS_SYNC]):
+    # A text may have a G in both places.
+    if head[::_TS_PACKET][:2] == _TS_SYNC * 2 and _name_of_text(head) is None:
         return "ts"
     seen = _name(head)
     if seen is None and (stream := stream_within(head)):
@@ -80,7 +81,7 @@ def sniff(head: bytes) -> str:
 
 
 def sniff_behind_tag(behind: bytes) -> str:
-    """Return the container of a file with an ID3 tag, whose bytes ``behind`` the tag are these.
+    """Return the container of a file with an ID3 tag, by the bytes ``behind`` the tag.
 
     The tag is for MP3, but segments of HTTP Live Streaming have it before AAC, and some programs write it before FLAC.
     """

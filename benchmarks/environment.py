@@ -1,4 +1,4 @@
-"""The machine, the versions and the process that a figure was measured with."""
+"""What a figure was measured with: machine, versions, and memory of the process."""
 
 import subprocess
 from pathlib import Path

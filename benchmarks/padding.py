@@ -1,4 +1,4 @@
-"""The cost of padding: batches of as many utterances and seconds of audio, whose lengths differ more and more."""
+"""The cost of padding: batches with equally many utterances and seconds, whose lengths differ more and more."""
 
 import argparse
 import statistics
@@ -32,7 +32,7 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
     if args.batch < 2 or not all(0 < share <= _MOST for share in args.shares):
-        parser.error(f"lengths that differ need a batch of 2 or more, and shares above 0 and up to {_MOST}")
+        parser.error(f"--batch must be 2 or more, and --shares above 0 and up to {_MOST}")
 
     models = chosen_models(args)
     model = next(iter(models.values()))

@@ -51,7 +51,7 @@ class Entry:
     Attributes:
         audio: what the manifest calls it, or its path below the folder.
         location: its path or URL.
-        seconds: its length as given in the manifest, else estimated from the size of its file.
+        seconds: its length as given in the manifest, else an estimate.
     """
 
     audio: str
@@ -63,12 +63,12 @@ def entries(source: str) -> list[Entry]:
     """Return the recordings of a manifest, a folder or a prefix, each once, in no particular order.
 
     Args:
-        source: the path or URL of a file with one JSON object a line (``audio``, or ``audio_filepath`` as NeMo's
-            manifests have it, relative to the manifest; ``duration`` in seconds if it is known), or of a folder, in
-            which every file with a recording's suffix counts, unless hidden.
+        source: the path or URL of a manifest or a folder. A manifest has one JSON object a line: ``audio`` (or NeMo's
+            ``audio_filepath``), relative to the manifest, and ``duration`` in seconds if it is known. In a folder,
+            every file with a recording's suffix counts, unless hidden.
 
     Raises:
-        JobError: if it cannot be read, naming the line, or holds no recording.
+        JobError: if it cannot be read (the message names a bad line), or holds no recording.
     """
     try:
         found = _of_folder(source) if _is_folder(source) else _of_manifest(source)
@@ -145,7 +145,7 @@ def _entry(manifest: str, fields: object) -> Entry:
     seconds = fields.get("duration")
     if seconds is not None and not _is_length(seconds):
         raise ValueError("'duration' must be a number of seconds above 0")
-    os.fsencode(audio)  # an error of this line if no file can have the name
+    os.fsencode(audio)  # raises if no file can have this name
     location = audio if is_url(audio) else _beside(manifest, audio)
     return Entry(written(audio), location, _size_in_seconds(location) if seconds is None else float(seconds))
 
@@ -162,7 +162,7 @@ def _beside(manifest: str, audio: str) -> str:
 
 
 def _size_in_seconds(location: str) -> float:
-    """Estimate a local file's length from its size. Asking an object store takes as long as a short recording."""
+    """Estimate a length from a local file's size; to ask a store takes as long as to transcribe a short recording."""
     if is_url(location):
         return _SECONDS_WHERE_NOTHING_IS_KNOWN
     try:

@@ -29,7 +29,7 @@ class Recognition:
         return list(self.detokenized())
 
     def detokenized(self) -> Transcripts:
-        """Wait, and return the transcript of each utterance, in few objects where that is possible."""
+        """Wait, and return the transcript of each utterance, in arrays where that is possible."""
         return self._detokenize(self._fetched.flat_rows())
 
     def checked(self, check: Callable[[FlatRows], None]) -> "Recognition":

@@ -33,7 +33,7 @@ class Residency:
         self._max_weight_bytes = max_weight_bytes
         self._loading = asyncio.Lock()  # one at a time, because the next must know what memory is left
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        # Of models that were loaded before, by checkpoint and size of the file, which may be replaced by another one.
+        # Of models that were loaded before, by checkpoint and size of its file: another file may have taken its place.
         self._weight_bytes: dict[tuple[str, int], int] = {}
         self._loads: set[asyncio.Task[ServedModel]] = set()
 
@@ -41,8 +41,8 @@ class Residency:
         """Load a model; it is in the catalog at once, and ready when this returns.
 
         If its weights need room, models on demand are unloaded, the longest idle first; but none for a model that is
-        known to need more than all of theirs. The call must not be cancelled: engines would go on, and have a model
-        that is not in the catalog.
+        known to have no room even then. The call must not be cancelled: engines would go on, and have a model that is
+        not in the catalog.
 
         Raises:
             KeyError: if there is a model of this id.

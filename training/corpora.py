@@ -53,7 +53,7 @@ class Known:
 
     Attributes:
         names: sources and names of its clips, without suffix.
-        speakers: speakers of its training split alone.
+        speakers: speakers of its split ``train`` and of no other.
         sentences: sentences of its other splits.
     """
 
@@ -84,8 +84,8 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 
     Args:
         checkouts: folder of check-outs; missing ones are left out.
-        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out. So are speakers and sentences of
-            its splits other than ``train``, which only speechocean762 shares with it.
+        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out. Of speechocean762,
+            only speakers of its split ``train`` and of no other are taken, and no sentences of its other splits.
         out: folder for the clips and ``manifest.jsonl``.
 
     Returns:
@@ -134,7 +134,7 @@ def _known(manifest: Path) -> Known:
     except UnicodeDecodeError as error:
         raise ManifestError(f"{manifest}: not a text file") from error
     except (ValueError, KeyError, TypeError) as error:
-        needed = "a clip needs audio, source, split and speaker, and a text outside the split train"
+        needed = "a clip needs audio, source, split and speaker, and text unless the split is train"
         raise ManifestError(f"{manifest}, line {number}: {needed}") from error
     return Known(frozenset(names), frozenset(speakers - kept), frozenset(sentences))
 
@@ -171,7 +171,7 @@ def _written(out: Path, source: str, recording: Recording, samples: Samples) -> 
 
 
 def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
-    """Clips that the corpus does not have, of its training speakers."""
+    """Clips of the corpus's training speakers that it does not have."""
     texts = dict(
         line.split(maxsplit=1)
         for part in ("train", "test")

@@ -34,8 +34,8 @@ class Predictor(nn.Module):
         # The contribution of each label to the gates of the first layer, [labels + 1, 4 * width]; None before ``fold``.
         self.label_gates: Tensor | None
         self.register_buffer("label_gates", None, persistent=False)
-        # The product that gives the gates of each layer from its state and, except in the first, its input; None unless
-        # packed.
+        # For each layer, the product of input and state that gives its gates; for the first, of the state alone. None
+        # unless packed.
         self.gates: nn.ModuleList | None = None
 
     def initial_state(self, batch: int) -> PredictorState:
@@ -83,13 +83,13 @@ class Predictor(nn.Module):
     def fold(self) -> None:
         """Prepare inference: compute each label's contribution to the first layer's gates.
 
-        A step spends its time on reading weights, so without those of its input the first layer takes half as long.
+        A step spends its time on reading weights, and the first layer then reads half of them: those of its state.
         """
         from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Predictor":  # torch's
-        """Convert and move as torch does, but keep the labels' gates in float32: a step only adds them."""
+        """Convert and move as torch does, but keep the dtype of the labels' gates: a step only adds them."""
         exact = self.label_gates
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if exact is not None and self.label_gates is not None:
@@ -112,7 +112,7 @@ class Predictor(nn.Module):
         del self.lstm
 
     def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the state of a layer after ``inputs``: the output of the layer before or, in the first, labels."""
+        """Return a layer's new hidden and cell; ``inputs`` are the output of the one below or, in the first, labels."""
         if self.gates is not None and layer > 0:
             gates = self.gates[layer](torch.cat([inputs, hidden], dim=1))
         elif self.gates is not None and self.label_gates is not None:

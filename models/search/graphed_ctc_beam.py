@@ -49,7 +49,7 @@ class GraphedCtcBeam:
         """Search a batch.
 
         Args:
-            logits: [batch, frames, labels + 1], any floating dtype; later work of the device may overwrite it.
+            logits: [batch, frames, labels + 1], any floating dtype; work queued later may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
         """
         prepared = self._prepared(logits) if logits.size(0) and logits.size(1) else None
@@ -63,7 +63,7 @@ class GraphedCtcBeam:
         known = self.sizes.known((rows, frames))
         if known is not None:
             return known
-        # Mostly float32 log probabilities, and the alignment's steps: a byte for each of its 2 * frames states.
+        # Most of it: float32 log probabilities, and the alignment's steps, a byte for each of its 2 * frames states.
         if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
             return None
         largest = logits.new_zeros(1).expand(rows, frames, width)
@@ -88,7 +88,7 @@ class _Prepared:
 
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = logits.shape[:2]
-        self._side_stream.join()  # the state is the previous batch's until its tokens are copied
+        self._side_stream.join()  # the previous batch needs the state until its tokens are copied
         self._texts.restart(logits, lengths)
         with self._side_stream.entered():
             self._search.until_done(most=frames)

@@ -40,7 +40,7 @@ log = logging.getLogger("steno")
 # Python's 0.005, a decoding thread, which needs the lock after each block, waits longer than it decodes
 # (docs/performance.md).
 SWITCH_INTERVAL = 0.0005
-# After the drain, for answers that are still being written, and again for those that are then cut off.
+# After the drain, answers have so long to be written, and as long again once uvicorn has cancelled their requests.
 _CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
 _SPARE_DECODE_THREADS = 4
@@ -50,12 +50,12 @@ _SPARE_DECODE_THREADS = 4
 def open_front(
     settings: Settings, core: Core, queue: Queue, *, metrics: Metrics, access: Access, tracer: Tracer
 ) -> Iterator[Front]:
-    """Open the front of a process, whose threads have a share of the cores: one of `settings.http_processes`.
+    """Open the front of a process; the threads of all `settings.http_processes` share the cores.
 
     Args:
         settings: the settings.
-        core: the models, gate 1 and the limits of keys, of the process with the dispatcher.
-        queue: the queue of that process.
+        core: what requests need of the process with the dispatcher: models, gate 1, limits of keys.
+        queue: the dispatcher's queue.
         metrics: those of this process.
         access: the API keys.
         tracer: traces requests.
@@ -107,9 +107,9 @@ class Web(uvicorn.Server):
         super().__init__(config)
 
     async def answer(self, listener: socket.socket) -> None:
-        """Answer connections until `finish`, and those under way to their end, for a limited time."""
+        """Answer connections until `finish`, then for a limited time those under way."""
         await self.serve(sockets=[listener])
-        if self.server_state.tasks:  # uvicorn has cancelled them, and they answer that
+        if self.server_state.tasks:  # uvicorn has cancelled them; they still answer with an error
             await asyncio.wait(self.server_state.tasks, timeout=_CLOSE_SECONDS)
 
     def finish(self) -> None:
@@ -132,10 +132,10 @@ async def measure_lag(metrics: Metrics) -> None:
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return the limits of the settings; of this process, at most half of the files it may open: others are uploads."""
+    """Return the limits of the settings, and for this process at most half of its open files: uploads need some."""
     limits = settings.connection_limits
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits.most_of_process > files // 2:
-        log.warning("few open files", extra={"files": files, "connections": files // 2})
+        log.warning("connections limited by open files", extra={"files": files, "connections": files // 2})
         return replace(limits, most_of_process=files // 2)
     return limits

@@ -63,6 +63,8 @@ def test_other_beginnings_of_supported_containers_are_recognised(head, container
         (rb"{\rtf1\ansi\deff0 Hello}", "RTF"),
         (b"The wide road to the sea", "text"),
         (b"Feelfree to call", "text"),
+        (b"caffeine keeps you awake", "text"),
+        (b"Good".ljust(188) + b"Good", "text"),  # where a transport stream has its sync bytes
         (b"ffconcat version 1.0\nfile '/etc/passwd'", "text"),
         (b"OggS\0\x02" + bytes(22) + b"\x80theora", "Ogg with another codec"),
         (b"<!DOCTYPE html><html>", "HTML"),
