@@ -237,8 +237,12 @@ class Endings:
     def __init__(self, path: Path) -> None:
         """Read the results of earlier runs."""
         self._path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self._endings = {ending["name"]: ending for ending in map(json.loads, lines)}
+        # The last line may be cut short, because the run was stopped while it was written.
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        endings = [json.loads(line) for line in lines if line.endswith("\n")]
+        self._endings = {ending["name"]: ending for ending in endings}
+        if len(endings) < len(lines):
+            path.write_text("".join(lines[:-1]), encoding="utf-8")
 
     def __getitem__(self, name: str) -> str | None:
         """Return a step's result: "done" or what went wrong; None if it has not ended."""

@@ -39,6 +39,18 @@ def test_steps_run_once_and_in_order_and_what_they_print_is_kept(tmp_path):
     assert "some table" in (tmp_path / "a.txt").read_text()
 
 
+def test_a_result_that_was_cut_short_while_it_was_written_is_measured_again(tmp_path):
+    steps = [step("a", note(tmp_path, "a")), step("b", note(tmp_path, "b"))]
+    run_steps(steps, tmp_path, "cpu")
+    endings = tmp_path / "endings.jsonl"
+    endings.write_text(endings.read_text()[:-10])
+
+    for _ in range(2):
+        assert run_steps(steps, tmp_path, "cpu") == {"a": "done", "b": "done"}
+
+    assert ran(tmp_path) == "abb"
+
+
 def test_one_that_fails_does_not_stop_the_others_and_is_run_again_only_when_asked(tmp_path):
     steps = [step("a", f"{note(tmp_path, 'a')}; raise ValueError"), step("b", note(tmp_path, "b"))]
 
