@@ -146,7 +146,7 @@ class Gate:
         return _retry_after(self._outlook.predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
-        """Refuse a request as gate 1 would, without admitting it.
+        """Gate 1: refuse a request, or do nothing.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
@@ -230,7 +230,8 @@ class Admission(Gate):
 
     Attributes:
         backlog: the decoded audio without a transcript.
-        rtfx: audio-seconds per second of all engines together, by model id; empty before the first engine is ready.
+        rtfx: audio-seconds per second of all engines together, by model id.
+        is_loaded: whether an engine has been ready.
         is_draining: whether new requests are refused, because the service shuts down.
         loading_seconds: how long a model takes to load, as far as known.
     """
@@ -239,13 +240,9 @@ class Admission(Gate):
         super().__init__(limits, self, counts or RequestCounts())
         self.backlog = Backlog(turn_seconds)
         self.rtfx: dict[str, float] = {}
+        self.is_loaded = False
         self.is_draining = False
         self.loading_seconds = _LOADING_SECONDS
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether an engine has been ready."""
-        return bool(self.rtfx)
 
     @property
     def waiting_seconds(self) -> float:

@@ -12,13 +12,13 @@ def admission(**limits) -> Admission:
         "max_wait_seconds": 10.0,
     }
     gates = Admission(AdmissionLimits(**(defaults | limits)), turn_seconds=1000.0)
-    gates.rtfx = {"m": 10.0}
+    gates.rtfx, gates.is_loaded = {"m": 10.0}, True
     return gates
 
 
 def test_nothing_is_accepted_before_a_model_is_loaded():
     gates = admission()
-    gates.rtfx = {}
+    gates.is_loaded = False
     gates.loading_seconds = 7.3
 
     with pytest.raises(ModelNotReadyError) as refusal, gates.enter(0):
@@ -105,7 +105,7 @@ def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry
 
 def test_a_long_recording_counts_one_turn_in_the_wait_of_others():
     gates = Admission(AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0), turn_seconds=40.0)
-    gates.rtfx = {"m": 10.0}
+    gates.rtfx, gates.is_loaded = {"m": 10.0}, True
 
     with gates.accept("m", 14_400.0) as long, gates.accept("m", 20.0):
         assert gates.predicted_wait == 6.0
