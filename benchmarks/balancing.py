@@ -111,9 +111,10 @@ def main() -> None:
             long = [latency for latency, request in took if request.seconds >= _SHORT_SECONDS]
             p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
             of_long = round(float(np.median(long)), 3) if long else None
+            shown = f"{of_long:.2f}" if long else ""
             row = {"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, "p50": p50, "p99": p99}
             rows.append(row | {"long_p50": of_long})
-            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {of_long or 0:9.2f}")
+            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {shown:>9}")
     about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget}
     about |= {"duration": args.duration, "seed": args.seed}
     print(json.dumps({"benchmark": "balancing", **about, "rows": rows}))

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=40, help="tokens of a clip")
     parser.add_argument("--period", type=float, default=0.04, help="seconds from one batch to the next")
     parser.add_argument("--intervals", type=float, nargs="+", default=[0.005, SWITCH_INTERVAL])
-    parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
+    parser.add_argument("--rounds", type=int, default=9, help="measured turns")
     args = parser.parse_args()
 
     keep_interpreter_free()
@@ -68,7 +68,7 @@ def main() -> None:
     print(f"launches alone: {statistics.median(rates['alone']):.0f} a second")
     for name, share in list(kept.items())[1:]:
         print(
-            f"a batch every {1000 * args.period:.0f} ms, threads switched after {name} s: {100 * share:.1f} % of them"
+            f"a batch every {1000 * args.period:.0f} ms, switching after {name} s: {100 * share:.1f} % of the launches"
         )
     about = {"model": args.model, "clips": args.clips, "tokens": args.tokens, "period": args.period}
     row = {

@@ -1,9 +1,9 @@
 """The loss of a transducer, forwards and backwards, over random frames and predictions: seconds, and memory.
 
 All clips have the same length; `--ragged` makes them 0.5 to 1 times as long, at random. NeMo's loss is measured in
-turns with ours, if it is installed (`make nemo-check` makes an environment that has it). For it our joint scores all
-frames and labels of the batch at once; its loss of a TDT is for GPUs only. Several dtypes are measured in turns too;
-`times` is how much faster than the first one.
+turns with ours, if NeMo is installed (`make nemo-check` makes an environment that has it); for TDT, only on GPUs. It
+gets the scores of all frames and labels of the batch from our joint at once. Several dtypes are measured in turns too;
+`times` is how many times as fast each is as the first.
 """
 
 import argparse
@@ -161,7 +161,7 @@ def _learning(case: _Case, step: Step) -> Callable[[], object]:
 
 
 def _peak(call: Callable[[], object], device: torch.device) -> float:
-    """Return the peak of a call's additional memory in bytes; its gradients replace those of the call before."""
+    """Return by how many bytes a call's peak exceeds the memory before it, in which are the last gradients."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

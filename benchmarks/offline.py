@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--utterances", type=int, default=128)
     parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes over the set; the fastest counts")
-    parser.add_argument("--one-stream", action="store_true", help="run searches between encoders, and not beside them")
+    parser.add_argument("--one-stream", action="store_true", help="run searches and encoders in one CUDA stream")
     add_rows_option(parser)
     args = parser.parse_args()
 

@@ -301,10 +301,11 @@ def main() -> None:
                 long = [took for took, one in zip(latencies, requests, strict=True) if one.seconds >= _LONG_SECONDS]
                 p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
                 of_long = round(float(np.median(long)), 3) if long else None
+                shown = f"{of_long:.2f}" if long else ""
                 rows.append(
                     {"arrivals": pattern, "load": load, "policy": name, "p50": p50, "p99": p99, "long_p50": of_long}
                 )
-                print(f"{pattern:>8} {load:5.1f} {name:>11} {p50:10.2f} {p99:10.2f} {of_long or 0:9.2f}")
+                print(f"{pattern:>8} {load:5.1f} {name:>11} {p50:10.2f} {p99:10.2f} {shown:>9}")
     about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
     print(json.dumps({"benchmark": "queueing", **about, "rows": rows}))
 

@@ -29,8 +29,8 @@ class CutBlock(NamedTuple):
 def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[CutBlock]:
     """Yield the utterances of a recording, in samples of its own rate, block by block.
 
-    Each block reads ``BLOCK_SECONDS``, or what is left; a few that read nothing follow. If the recording grows
-    meanwhile, what a block reads must be there before the block is asked for.
+    For each block it reads the next ``BLOCK_SECONDS``, or what is left; for the last two or three, nothing. If the
+    recording grows, the next ``BLOCK_SECONDS`` must be there before a block is asked for.
 
     The utterances are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and
     together they hold all speech; a recording without speech has none.

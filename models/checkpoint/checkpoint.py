@@ -10,7 +10,7 @@ from models.tokenizers import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A published model with our names of tensors, on the CPU, in the dtype of the file.
+    """A model with our names of tensors; when read, on the CPU in the dtype of the file.
 
     Attributes:
         config: the model's configuration.
@@ -30,7 +30,7 @@ class Checkpoint:
     aligner: "Checkpoint | None" = None
 
     def hand_over(self) -> dict[str, Tensor]:
-        """Return the state and keep no reference, so that tensors leave memory as soon as a model replaces them."""
+        """Return the state and keep no reference, so that a tensor leaves memory as soon as it is converted."""
         state = dict(self.state)
         self.state.clear()
         return state

@@ -146,7 +146,7 @@ class Gate:
         return _retry_after(self._outlook.predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
-        """Refuse a request as gate 1 would, without admitting it.
+        """Gate 1: refuse a request, or do nothing.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.

@@ -55,10 +55,10 @@ class EngineLink(Protocol):
         """Reserve a slot for a batch."""
 
     async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
-        """Send a batch; its ``items``, the places of the utterances, are filled in.
+        """Send a batch, with the places of its utterances as ``items``.
 
         Raises:
-            ValueError: if it has no room.
+            ValueError: if the shared memory has no room for it.
         """
 
 
@@ -100,7 +100,7 @@ class Dispatcher:
 
     Attributes:
         admission: the gates.
-        window: room for parts of long recordings: as much as engines hold, and a batch more.
+        window: room for parts of long recordings: what engines hold, and a batch more for each.
         background_window: the same for jobs, so that they do not wait in front of other recordings.
         catalog: the models.
         metrics: the metrics.
@@ -136,7 +136,7 @@ class Dispatcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an engine is running, the models of the start are loaded, and new work is accepted."""
+        """Whether an engine is running, the models of the settings are loaded, and new work is accepted."""
         return bool(self._engines) and self.catalog.is_ready and not self.admission.is_draining
 
     @property
@@ -159,6 +159,7 @@ class Dispatcher:
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
+            DrainingError: if the service stopped first.
             EngineLostError: if two engines died with it, or none will have its model any more.
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
@@ -189,7 +190,7 @@ class Dispatcher:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
         model = self.catalog[lane.model].ready
         assert model is not None
-        # Length of the samples that are sent, not of the source before resampling, because budgets limit memory too.
+        # Of the samples that are sent: a budget bounds their memory, and resampling may have added a few.
         seconds = len(part.samples) / model.sample_rate
         self._accepted += 1
         now = self._clock()
@@ -260,7 +261,7 @@ class Dispatcher:
         self._feed_engines()
 
     def model_lost(self, model: str, reason: str) -> None:
-        """A successor of an engine will not have a model; others may still have it."""
+        """The successor of a lost engine cannot load a model; other engines may have it."""
         if not any(model in speeds for speeds in self._engines.values()):
             self.give_up_model(model, reason)
 
@@ -325,7 +326,7 @@ class Dispatcher:
 
     def _feed_engines(self) -> None:
         """Form a batch for every free slot while anything waits, however small the batch is; idle engines first."""
-        # All are asked again after each batch: if it had a suspect, others no longer wait behind that.
+        # All are asked again after each batch: a suspect that had to wait for an idle engine may be gone with it.
         while any(self._feed(engine) for engine in sorted(self._engines, key=lambda engine: -engine.free_slots)):
             pass
 
@@ -345,7 +346,7 @@ class Dispatcher:
         return self._batcher.next_batch(self._clock(), policies, is_idle=not self._ledger.held(engine))
 
     def _policy_of(self, engine: EngineLink, model: str, rtfx: float) -> BatchPolicy:
-        """Return the bounds of a batch for a model, as an engine announced it and as its batches fit."""
+        """Return the bounds of a batch: the model's lengths on this engine, its budget now, and its RTFx."""
         padded, budget = tuple(engine.models[model].padded_seconds), self._budgets[engine, model]
         return replace(self._policy, batch_seconds=budget.seconds, padded_seconds=padded, rtfx=rtfx)
 
@@ -396,7 +397,7 @@ class Dispatcher:
         metrics.engine_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
     def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
-        """Run the utterances of a failed batch again, so that a bad one fails only if it is alone."""
+        """Run the utterances of a failed batch again; one that was alone gets an error."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
         self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()

@@ -52,9 +52,11 @@ def test_a_row_without_long_recordings_has_no_median_of_them(monkeypatch, capsys
 
     main()
 
-    row = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]
+    _, line, *_, document = capsys.readouterr().out.splitlines()
+    row = json.loads(document)["rows"][0]
     assert row["long_p50"] is None
     assert row["p50"] > 0
+    assert line.split()[-1] == f"{row['p99']:.2f}"
 
 
 def test_too_short_a_duration_is_refused(monkeypatch, capsys):

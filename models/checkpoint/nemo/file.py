@@ -48,7 +48,7 @@ log = logging.getLogger("steno.models")
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
-# Names of a second model (CTC) for times, which some Canary checkpoints have.
+# Files of a second model (CTC), which finds times of words; some Canary checkpoints have them.
 ALIGNER_CONFIG_FILE = "timestamps_asr_model_config.yaml"
 ALIGNER_WEIGHTS_FILE = "timestamps_asr_model_weights.ckpt"
 MAX_CONFIG_BYTES = 8 * 2**20
@@ -102,14 +102,14 @@ def _front_end(fit: Fit, features: FeatureConfig) -> tuple[Tensor | None, Tensor
 
 
 def _read_aligner(archive: Archive) -> Checkpoint | None:
-    """Read the second model; None if it cannot be read, because the first writes texts without it."""
+    """Read the second model; None if it cannot be used, because the first transcribes without it."""
     try:
         aligner = _read_model(archive, ALIGNER_CONFIG_FILE, ALIGNER_WEIGHTS_FILE)
     except CheckpointError as error:
-        log.warning("words will have no times: the checkpoint's aligner cannot be used: %s", error)
+        log.warning("the checkpoint's aligner, which finds times of words, cannot be used: %s", error)
         return None
     if not aligner.config.ctc:
-        log.warning("words will have no times: the checkpoint's aligner, %s, has no CTC decoder", aligner.config.name)
+        log.warning("the checkpoint's aligner, %s, cannot be used: it has no CTC decoder", aligner.config.name)
         return None
     return aligner
 
@@ -137,7 +137,7 @@ def _check_embeddings(fit: Fit, state: Mapping[str, Tensor]) -> None:
     for name, twin in TIED.items():
         tensor = fit.take((twin,), state[name].shape) if name in state else None
         if tensor is not None and not tensor.equal(state[name]):
-            fit.note(f"{twin} is not the embedding, which it must be")
+            fit.note(f"{twin} must equal the embedding, and does not")
 
 
 def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:

@@ -73,7 +73,7 @@ def _canary_state(
     if embedding is not None:
         twin = fit.take_optional(canary.TIED, embedding.shape)
         if twin is not None and not twin.equal(embedding):
-            fit.note(f"{canary.TIED} is not the embedding, which it must be")
+            fit.note(f"{canary.TIED} must equal the embedding, and does not")
     return state | {canary.POSITIONS: position_table(decoder.positions, decoder.width, paired=False)}
 
 

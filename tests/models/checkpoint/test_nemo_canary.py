@@ -223,7 +223,7 @@ def test_an_output_layer_that_is_not_the_embedding_is_refused(tmp_path):
     error = refusal(archive(tmp_path / "model.nemo", with_tensors(untie)))
 
     assert isinstance(error, TensorMismatchError)
-    assert error.problems == ("log_softmax.mlp.layer0.weight is not the embedding, which it must be",)
+    assert error.problems == ("log_softmax.mlp.layer0.weight must equal the embedding, and does not",)
 
 
 @pytest.mark.parametrize(

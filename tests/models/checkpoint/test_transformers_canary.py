@@ -231,5 +231,5 @@ def test_an_output_layer_of_its_own_is_refused(saved, tmp_path):
     save_file(tensors | {"proj_out.weight": embedding.clone()}, folder / "model.safetensors")
     load_model(folder)
     save_file(tensors | {"proj_out.weight": embedding + 1}, folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"proj_out\.weight is not the embedding"):
+    with pytest.raises(CheckpointError, match=r"proj_out\.weight must equal the embedding"):
         load_model(folder)

@@ -18,7 +18,7 @@ def admission(**limits) -> Admission:
 
 def test_nothing_is_accepted_before_a_model_is_loaded():
     gates = admission()
-    gates.rtfx, gates.is_loaded = {}, False
+    gates.is_loaded = False
     gates.loading_seconds = 7.3
 
     with pytest.raises(ModelNotReadyError) as refusal, gates.enter(0):

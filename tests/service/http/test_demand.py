@@ -77,6 +77,14 @@ def test_idle_models_go_and_come_again():
         assert ask(service, "one").status_code == 200
 
 
+def test_a_service_without_any_model_still_loads_those_on_demand():
+    with serving(models_on_demand=ON_DEMAND, admin_keys=f"root:{digest(KEY)}") as service:
+        assert service.client.delete("/v1/admin/models/stub", headers=ADMIN).status_code == 200
+
+        assert error(ask(service, "stub")) == (404, "model_not_found")
+        assert ask(service, "one").status_code == 200
+
+
 def test_the_least_recently_used_goes_when_the_memory_is_needed():
     limit = 3 * WEIGHT_BYTES
     with serving(models_on_demand=ON_DEMAND, max_weight_bytes=limit, admin_keys=f"root:{digest(KEY)}") as service:

@@ -95,15 +95,6 @@ def test_a_model_comes_answers_and_goes(service):
     assert load(service, "late=remote").status_code == 201
 
 
-def test_without_any_model_a_name_is_unknown_and_nothing_loads(service):
-    for model in ("first", "second"):
-        assert unload(service, model).status_code == 200
-
-    assert error(ask(service, "first")) == (404, "model_not_found")
-    assert load(service, "late.nemo").status_code == 201
-    assert ask(service, "late").status_code == 200
-
-
 def test_a_model_that_is_unloaded_answers_its_accepted_requests(service):
     service.hold_engine()
     with ThreadPoolExecutor(2) as pool:
