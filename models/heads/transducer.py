@@ -89,7 +89,7 @@ class Predictor(nn.Module):
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Predictor":  # torch's
-        """Convert and move as torch does, but keep the labels' gates in float32: a step only adds them."""
+        """Convert and move as torch does, but only move the labels' gates: float32 costs a step little."""
         exact = self.label_gates
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if exact is not None and self.label_gates is not None:
@@ -112,7 +112,7 @@ class Predictor(nn.Module):
         del self.lstm
 
     def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the state of a layer after ``inputs``: the output of the layer before or, in the first, labels."""
+        """Return the state of a layer after ``inputs``, the output of the layer before; the first reads labels."""
         if self.gates is not None and layer > 0:
             gates = self.gates[layer](torch.cat([inputs, hidden], dim=1))
         elif self.gates is not None and self.label_gates is not None:
