@@ -12,7 +12,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "language-model",
         help="make the language model of a CTC decoder",
-        description="Count the n-grams of sentences in the tokens of a model (docs/training.md).",
+        description="Count n-grams of a model's tokens in sentences (docs/training.md).",
     )
     parser.add_argument("text", metavar="TEXT", help="file of sentences, one a line; may be compressed (.xz)")
     parser.add_argument(
@@ -25,7 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="+",
         default=[2, 3, 4],
         metavar="N",
-        help="least occurrences of n-grams that are kept, one N for each length from 2 tokens up (default: 2 3 4)",
+        help="how often n-grams of 2 tokens must occur to be kept, then of 3, and so on (default: 2 3 4)",
     )
     parser.add_argument(
         "--weight", type=positive, default=0.4, metavar="X", help="weight in the search (default: %(default)g)"

@@ -17,7 +17,7 @@ def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) ->
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
 
     Raises:
-        CheckpointError: if it cannot be downloaded, or a folder has several checkpoints.
+        CheckpointError: if it cannot be downloaded, or a folder has several checkpoints, none of its name.
     """
     if model == bundled.NAME:
         return bundled.CHECKPOINT

@@ -113,7 +113,7 @@ def _halve_features(
     rows = tl.num_programs(0) * (4 * FRAMES) + 3
     place = features + (row.to(tl.int64) * rows + 4 * begin) * PITCH + 4 * band
     first_band = 2 * band - 1
-    # The row of images before the first, from three frames of features; the last of these is shared with the next row.
+    # The row of images above the first frame; the next row shares the last of its three frames of features.
     shared = _features(place + 2 * PITCH, BANDS)
     above = _first_images(
         _features(place, BANDS), _features(place + PITCH, BANDS), shared,

@@ -47,8 +47,8 @@ from service.engine.shapes import most_rows, padded_samples
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# A CPU's knee is computed from two times: of the fastest batch of one clip, and of several. If a batch takes longer
-# than the patience, the default budget stays.
+# A CPU's knee needs two times, the least of some rounds: one clip's and that of several. If a batch takes longer than
+# the patience, the default budget stays.
 _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
@@ -92,7 +92,7 @@ class DeviceRecognizer(ABC):
         self.weight_bytes: int = model.weight_bytes
 
     def share_processors(self, engines: int) -> None:
-        """Compute the next batch with its share of the threads."""
+        """Give the next batch a share of the threads, at least its own."""
         if self._shared_threads:
             _use_threads(max(self._threads or 1, self._shared_threads // engines))
 
@@ -108,16 +108,16 @@ class DeviceRecognizer(ABC):
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Warm up batch by batch, the largest first so that the allocator's pool is sized once.
 
-        A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has no graphs,
-        and runs some buckets only, to measure its speed: clients wait while a lost engine is replaced.
+        A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has no graphs; to
+        measure its speed, some buckets are enough, and clients wait while a lost engine is replaced.
         """
         noise = np.random.default_rng(_WARMUP_SEED)
         if self._load.batch_seconds is None:
             yield from self._measure_budget(noise)
         while not (yield from self._fits_warm(noise)):
-            self.batch_seconds = max(self.batch_seconds / 2, *self.padded_seconds)
             extra = {"model": self._load.model, "batch_seconds": self.batch_seconds}
             log.warning("the batch budget does not fit the device", extra=extra)
+            self.batch_seconds = max(self.batch_seconds / 2, *self.padded_seconds)
 
     def _fits_warm(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
         """Run the batches of a warm-up; return False if they do not fit, but a smaller budget may.

@@ -12,7 +12,7 @@ _SLACK_SECONDS = 0.1
 
 
 def padded_samples(edges: Sequence[float], sample_rate: int) -> list[int]:
-    """Return the lengths that a device with few shapes pads utterances to, in samples, ascending.
+    """Return the lengths that a GPU pads utterances to, in samples, ascending.
 
     Args:
         edges: upper bounds of the length buckets in seconds, in any order; at least one.

@@ -20,7 +20,7 @@ def check_attention_generation(section: Section, end: int) -> None:
     """Check the generation configuration of an attention decoder whose texts end with the token ``end``.
 
     Raises:
-        UnsupportedValueError: if it asks for anything but greedy search.
+        UnsupportedValueError: if it asks for another end or anything but greedy search.
     """
     section.expect("eos_token_id", None, end, [end])
     section.ignore("decoder_start_token_id")  # the first token of every prompt

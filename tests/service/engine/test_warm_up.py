@@ -113,7 +113,7 @@ def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_
     assert engine.batch_seconds <= 1000.0
 
 
-def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path, monkeypatch):
+def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     list(recognizer([2.0, 8.0, 32.0], None).warm_up())
 
@@ -122,6 +122,8 @@ def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path
     list(engine.warm_up())
 
     assert engine.batch_seconds == 480.0
+    warned = [record.batch_seconds for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == [1920.0, 960.0]  # what did not fit
     told = recognizer([2.0, 8.0, 32.0], 1000.0)
     told._model.room = 600.0
     with pytest.raises(torch.OutOfMemoryError):  # what the operator says, holds
