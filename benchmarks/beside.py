@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--burst", type=int, default=1, help="clips that arrive together")
     parser.add_argument("--long", type=int, default=3, help="long recordings under way")
     parser.add_argument("--long-seconds", type=float, default=3600.0)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of clips, for each share")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for which clips arrive, at each share")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--passed-over", type=int, help="sets STENO_MAX_PASSED_OVER")
     parser.add_argument("--seed", type=int, default=0)
@@ -134,7 +134,7 @@ async def _loaded(
 
 
 def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> dict[str, float | None]:
-    """Return percentiles of the wait in the queue, of the clips that were answered in a span; None without clips.
+    """Return percentiles of the clips' wait in the queue, for answers in a span; each is None without clips.
 
     Args:
         lines: lines of the service's log.

@@ -46,7 +46,7 @@ def fitted(clips: Sequence[int], seconds: Sequence[float], times: Sequence[float
     count, length, time = (np.asarray(values, dtype=np.float64) for values in (clips, seconds, times))
     terms = np.stack([np.ones_like(time), count * length, count * length**2], axis=1) / time[:, None]
     fits = []
-    # A part that comes out negative is set to 0, and the others are fitted without it.
+    # Non-negative least squares: each choice of parts is fitted, with 0 for the others.
     for used in itertools.product((True, False), repeat=terms.shape[1]):
         parts = np.linalg.lstsq(terms * used, np.ones_like(time))[0] * used
         if (parts >= 0).all():
@@ -64,10 +64,8 @@ def main() -> None:
 
     document = json.loads(args.file.read_text(encoding="utf-8").splitlines()[-1])
     found = []
-    print(
-        f"{'dtype':>9} {'batch ms':>9} {'second ms':>10} {'square ms':>10} {'error':>6}  seconds a batch, by clips of"
-    )
-    print(" " * 50 + "".join(f"{f'{seconds:g} s':>8}" for seconds in _SECONDS))
+    print(f"{'dtype':>9} {'batch ms':>9} {'second ms':>10} {'square ms':>10} {'error':>6}  audio-seconds, for clips of")
+    print(" " * 49 + "".join(f"{f'{seconds:g} s':>8}" for seconds in _SECONDS))
     for dtype in dict.fromkeys(row["dtype"] for row in document["rows"]):
         rows = [row for row in document["rows"] if row["dtype"] == dtype]
         cost = fitted(*([row[key] for row in rows] for key in ("batch", "seconds", "p50")))

@@ -1,9 +1,9 @@
 """Models of published shapes with random weights that find about as many labels as a trained model.
 
 A model's cost follows from its shape, except that the time of a search depends on the number of labels. So the blank of
-each head gets a bias for four labels a second of noise, the rate of English. A random transducer would repeat its label
-at the same frame, unlike a trained one: here labels of the TDT advance by at least one frame, and the RNN-T may emit
-one label in a frame, which saves it scoring the blank after each.
+each head gets the bias with which a second of noise has four labels, the rate of English. Unlike a trained transducer,
+a random one would repeat its label at the same frame. So labels of the TDT advance by at least one frame, and the RNN-T
+emits at most one label in a frame, which saves it from scoring the blank that would follow.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ def _block(filters: int, kernel_size: int, repeat: int = 1, stride: int = 1, dil
     return BlockConfig(filters, repeat, kernel_size, stride, dilation, False, 1, "add" if inner else None, inner, None)
 
 
-# Jasper 10x5 with dense residuals (Li et al., 2019): ten blocks of five convolutions after one of one, and two of one.
+# Jasper 10x5 with dense residuals (Li et al., 2019): one convolution, ten blocks of five, two convolutions.
 JASPER = JasperConfig(
     mels=64,
     blocks=(
@@ -72,7 +72,7 @@ DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 LABELS = 1024
 _LABELS_PER_SECOND = 4
 _CLIPS, _SECONDS = 4, 17
-# Factor of a fresh predictor's output: enough that labels differ, but frames decide.
+# Scales the predictor's part of the joint: labels depend on it a little, and on the frames most.
 _PREDICTOR_SHARE = 0.1
 _NEVER = -100.0
 # Bisections of the interval of the blank's bias.

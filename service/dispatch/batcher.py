@@ -15,12 +15,12 @@ waits, or if they are overdue; they fill room that is left, and have turns of th
 lengths has two buckets, one for texts with times in them: an attention decoder takes two to three times the steps.
 
 *Filling.* A batch is filled from the leader's bucket in the order of turns and arrival, then from the other bucket of
-that range, then from other ranges, nearest first, by utterances with which its padding share stays under a bound.
-Without other ranges, the rest of each bucket would run in small batches. Later turns may fill the batch too.
+that range, then from other ranges, nearest first, with utterances that keep its padding share under a bound. Without
+other ranges, the rest of each bucket would run in small batches. Later turns may fill the batch too.
 
 *Clips beside long recordings.* A clip waits at least for the batch that runs when it comes. So while clips come, parts
 of long recordings take only a share of the budget, in batches that they lead and in those that they fill. And while
-parts wait, clips may pad a batch half as much again: a clip that is left out waits for the next batch of parts too.
+parts wait, clips may pad a batch half as much again: a clip left out waits through another batch of parts.
 
 *Size.* A batch costs count x longest, which stays within the device's budget. A device with few shapes pads the longest
 to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
@@ -35,7 +35,7 @@ from service.dispatch.turns import Turns
 from service.dispatch.utterance import Lane, Utterance
 from service.engine.shapes import computed_seconds, most_rows
 
-# Clips come if one was in one of the last batches.
+# Clips come until so many batches had none, and none waits.
 _BATCHES_WITHOUT_CLIPS = 24
 _PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
 
@@ -66,7 +66,7 @@ class BatchPolicy:
 
 
 class _Bounds(NamedTuple):
-    """Up to which share of the budget, and of padding, an utterance may join a batch."""
+    """The largest shares of the budget and of padding that an utterance may bring a batch to."""
 
     budget_share: float
     padding_share: float
@@ -88,12 +88,12 @@ class Batcher:
 
     def __init__(self, edges: Sequence[float]) -> None:
         self._edges = list(edges)
-        # Separate, or a caller that comes while background utterances wait would begin with a turn long past.
+        # Separate, because background utterances that wait would keep the current turn of the others from advancing.
         self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
         # By number, for cheap removal; each bucket is in the order of turns and arrival.
         self._lanes: dict[Lane, dict[_BucketKey, dict[int, Utterance]]] = {}
-        # The sets of models for which an overdue utterance led the last batch; engines of the same models share one. If
-        # all engines alternated together, the turn of the overdue might always fall to an engine without their model.
+        # Engines (as sets of models) whose last batch an overdue utterance led. If all engines alternated together, the
+        # turn of the overdue might always fall to an engine without their model.
         self._led_by_overdue: set[frozenset[str]] = set()
         self._batches_since_clip = _BATCHES_WITHOUT_CLIPS
 

@@ -88,7 +88,7 @@ class TranscriptionForm(BaseModel):
     format: Annotated[
         Literal["spoken", "written"],
         Field(
-            description="`written`: numbers, dates and sums as people write them, if the service has grammars for the "
+            description="`written`: numbers, dates and money as people write them, if the service has grammars for the "
             "language. An extension."
         ),
     ] = "spoken"

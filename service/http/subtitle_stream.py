@@ -11,8 +11,8 @@ from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_
 class SubtitleStream:
     """Writes cues in the order of time.
 
-    A brief cue is shown for longer than its words last, if the next one of its speaker leaves the time. So the last cue
-    may have to wait until that one is known.
+    A brief cue is shown for longer than its words last, if the next cue of its speaker leaves the time. So the last cue
+    may have to wait for the next.
 
     Args:
         is_vtt: whether to write WebVTT; otherwise SubRip.
@@ -36,7 +36,7 @@ class SubtitleStream:
         return cls(is_vtt=response_format == "vtt", size=size) if response_format in ("srt", "vtt") else None
 
     def frames(self, words: Sequence[Word], speaker: str | None = None) -> Iterator[bytes]:
-        """Yield an event with the cues that are settled.
+        """Yield an event with the cues that nothing later can change or precede.
 
         Args:
             words: the words of a part, with times. Parts come in order, and so do the words of each speaker.

@@ -1,4 +1,4 @@
-"""`format=written`: numbers, dates and sums in digits, with the times of their words."""
+"""`format=written`: numbers, dates and money in digits, with the times of their words."""
 
 import difflib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ WritePart = Callable[[Answer, Sequence[str]], Awaitable[list[str]]]
 
 
 def check_written_form(grammars: Grammars, language: str | None) -> None:
-    """Check that there are grammars for a language; None, a language that will be detected, is accepted.
+    """Check that there are grammars for a language; None stands for one that will be detected.
 
     Raises:
         RequestError: if there are none.
@@ -50,7 +50,7 @@ async def answers_in_written_form(
 async def in_written_form(part: Transcript, write: Write) -> Transcript:
     """Return a transcript with its phrases rewritten by grammars.
 
-    Words that are written as one, such as "twenty five dollars" and "$25", become one word: from the start of the first
+    Neighbouring words that change, such as "twenty five dollars" to "$25", become one word: from the start of the first
     to the end of the last, with the lowest confidence of them. The tokens stay those that were spoken.
     """
     if not part.words:
@@ -101,12 +101,12 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag == "equal":
             groups += [([word], [_bare(word.text)]) for word in phrase[first:last]]
-        elif groups and tag != "replace":  # deleted and inserted words belong to the group before
+        elif groups and tag != "replace":  # deleted and inserted words join the group before
             groups[-1][0].extend(phrase[first:last])
             groups[-1][1].extend(written[begin:end])
         else:
             groups.append((list(phrase[first:last]), list(written[begin:end])))
-    if len(groups) > 1 and not (groups[0][0] and groups[0][1]):  # or, at the beginning, to the group after
+    if len(groups) > 1 and not (groups[0][0] and groups[0][1]):  # those at the beginning join the group after
         (said, texts), (next_said, next_texts) = groups[:2]
         groups[:2] = [([*said, *next_said], [*texts, *next_texts])]
     words = [_group(said, " ".join(texts)) for said, texts in groups]

@@ -28,7 +28,7 @@ _PUBLISH_SECONDS = 0.02
 _WATCH_SECONDS = 1.0
 # A worker sends its metrics every second. One that is silent for this long answers no client.
 _SILENCE_SECONDS = 30.0
-_START_SECONDS = 60.0  # until it answers; importing takes longer on a busy machine
+_START_SECONDS = 60.0  # until it answers; on a busy machine its imports take long
 _SNAPSHOT_SECONDS = 1.0
 # Longer than a worker waits for answers that are being written, and for its spans to be sent.
 _FINISH_SECONDS = 20.0
@@ -93,8 +93,8 @@ class WorkerSupervisor:
             main: what they use of this process.
 
         Raises:
-            WorkerStartError: if one fails to start before any has answered connections, or again and again while no
-                other answers any. While others do, the service goes on with fewer.
+            WorkerStartError: if a worker fails to start before any has answered connections, or again and again while
+                no other answers. While others answer, the service goes on with fewer.
         """
         self._main = main
         catalog = main.dispatcher.catalog
@@ -155,11 +155,10 @@ class WorkerSupervisor:
                 return
             if failure and (not self._was_listening or (restarts.are_futile and not self._listening)):
                 raise WorkerStartError(failure)
-            self._metrics.http_process_restarts.inc()
             await restarts.pause()
 
     async def _run_one(self, row: int, listener: socket.socket, main: MainProcess, restarts: Restarts) -> str | None:
-        """Run a worker until it is gone; return why it never answered connections, or None if it did."""
+        """Run a worker until it is gone; return why it never answered connections; None if it did, or had no room."""
         try:
             worker = await self._start(row, listener, main)
         except OSError as error:
@@ -173,7 +172,7 @@ class WorkerSupervisor:
         finally:
             worker.stream.close()
             del self._workers[row]
-            self._totals.retire(worker.session.metrics)  # at once: between the two, no sum would have its counts
+            self._totals.retire(worker.session.metrics)  # at once, or sums would lack its counts meanwhile
             await worker.session.close()
             await end(worker.process, _EXIT_SECONDS)
             os.close(worker.memory)
@@ -181,6 +180,8 @@ class WorkerSupervisor:
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})
+        if not self._finishing.is_set():
+            self._metrics.http_process_restarts.inc()
         if worker.session.is_listening:
             return None
         if worker.is_stuck:

@@ -43,9 +43,9 @@ class Totals:
         self._add(self._ended, (sample for sample in samples if sample[0] in kept))
 
     def exposition(self, workers: Sequence[MetricSamples]) -> Callable[[], bytes]:
-        """Return what writes all metrics in Prometheus' text format, in any thread.
+        """Return a function, for any thread, that writes all metrics in Prometheus' text format.
 
-        A worker that is retired from now on does not count once more.
+        A worker that is retired after this call counts once.
 
         Args:
             workers: the samples of the workers that were not retired.
@@ -90,10 +90,10 @@ class _Summed:
             for sample in family.samples:
                 key = sample.name, tuple(sample.labels.items())
                 other = self._sums.pop(key, None)
-                if other is None or sample.name.endswith(_CREATED):
-                    samples.append(sample)
-                else:
-                    samples.append(sample._replace(value=sample.value + other))
+                if other is not None:
+                    is_time = sample.name.endswith(_CREATED)
+                    sample = sample._replace(value=min(sample.value, other) if is_time else sample.value + other)
+                samples.append(sample)
             samples += [
                 Sample(key[0], dict(key[1]), self._sums[key]) for key in elsewhere[family.name] if key in self._sums
             ]

@@ -1,12 +1,14 @@
 """The cost of a batch is fitted to measured times."""
 
 import itertools
+import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.budget import Cost, fitted
+from benchmarks.budget import Cost, fitted, main
 
 CELLS = list(itertools.product((1, 2, 4, 8, 16), (2.0, 7.0, 16.7)))
 PARTS = st.floats(1e-4, 1e-1)
@@ -49,3 +51,17 @@ def test_no_part_is_negative():
 
     assert min(found.batch, found.square) >= 0
     assert found.second > 0
+
+
+def test_a_budget_stands_below_its_length(tmp_path, monkeypatch, capsys):
+    rows = [
+        {"dtype": "float32", "batch": clips, "seconds": seconds, "p50": 1 + clips * seconds} for clips, seconds in CELLS
+    ]
+    file = tmp_path / "latency"
+    file.write_text(json.dumps({"benchmark": "latency", "rows": rows}))
+    monkeypatch.setattr(sys, "argv", ["budget", str(file)])
+
+    main()
+
+    _, lengths, budgets, _ = capsys.readouterr().out.splitlines()
+    assert len(lengths) == len(budgets)

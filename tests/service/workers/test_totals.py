@@ -25,6 +25,19 @@ def test_the_sum_over_processes_does_not_fall_when_one_of_them_ends():
     assert list(after.values()) == [5, 1, 0]  # gauges of an ended process do not count
 
 
+def test_a_sum_begins_with_the_first_of_its_processes():
+    ours = Metrics()
+    ours.http_requests.labels("models", "GET", "200").inc()
+    samples = [
+        (family, name, labels, 5.0 if name.endswith("_created") else value)
+        for family, name, labels, value in snapshot(ours.registry)
+    ]
+
+    text = Totals(ours.registry).exposition([samples])().decode()
+
+    assert metric(text, "steno_http_requests_created") == 5
+
+
 def test_a_worker_that_ends_while_a_scrape_is_written_counts_once():
     ours, theirs = Metrics(), Metrics()
     theirs.http_requests.labels("transcriptions", "POST", "200").inc(3)

@@ -122,6 +122,27 @@ def test_a_worker_whose_successors_never_become_ready_is_replaced_when_one_can(m
 
 
 @pytest.mark.slow
+def test_attempts_without_room_for_a_process_do_not_count_as_restarts(monkeypatch):
+    attempts = []
+
+    def no_room(*_):
+        attempts.append(None)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(supervision, "_SHORTAGE_SECONDS", 0.01)
+    with serving(http_processes=2) as served:
+        wait_until_listening(served)
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor, "started", no_room)
+
+            os.kill(workers(served)[0], signal.SIGKILL)
+            wait_for(lambda: len(attempts) > 3)
+        reconnect(served)
+        wait_until_listening(served)
+        assert served.metric("steno_http_process_restarts_total") == 1
+
+
+@pytest.mark.slow
 def test_workers_end_with_the_main_process(tmp_path: Path):
     with steno_serve(tmp_path / "log", "--model", "stub.nemo", "--http-processes", "2", engine=STUB_ENGINE) as served:
         wait_for(lambda: served.metric("steno_http_processes") == 2)
