@@ -408,6 +408,23 @@ def test_words_without_confidence_have_no_shade(browser, service):
     assert title == "0.00 to 1.00 s, confidence unknown"
 
 
+def test_text_runs_as_its_language_does(browser, service):
+    visit(browser, service)
+
+    directions = browser.run(
+        "const { Transcript } = await import('/web/transcript.js');"
+        "const place = document.getElementById('words');"
+        "const word = (word) => ({ word, start: 0, end: 1, confidence: 1 });"
+        "new Transcript(place, null).show(["
+        " { start: 0, language: 'english', words: [word('peace')] },"
+        " { start: 1, language: 'hebrew', words: [word('שלום')] },"
+        " { start: 2, channel: 1, text: 'שלום' }]);"
+        "return [...place.children].map((paragraph) => getComputedStyle(paragraph).direction)"
+    )
+
+    assert directions == ["ltr", "rtl", "rtl"]
+
+
 def test_words_light_up_while_the_recording_plays(browser, service, clip):
     visit(browser, service)
     transcribe(browser, clip)
