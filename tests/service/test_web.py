@@ -598,6 +598,31 @@ def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser,
     assert 0.5 < length < 60
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "MediaRecorder = class { constructor() { throw new Error('no encoder'); } }",
+        "MediaRecorder.prototype.start = () => { throw new Error('no encoder'); }",
+    ],
+    ids=["unmade", "unstarted"],
+)
+def test_a_microphone_that_cannot_be_recorded_is_let_go(browser, service, fault):
+    visit(browser, service)
+    browser.run(
+        "const { mediaDevices } = navigator;"
+        "const ask = mediaDevices.getUserMedia.bind(mediaDevices);"
+        "mediaDevices.getUserMedia = async (wanted) => (window.stream = await ask(wanted));"
+        f"window.{fault}"
+    )
+
+    browser.click("#record")
+
+    browser.wait_text("#error", "There is no microphone to use: no encoder")
+    assert browser.run("return stream.getTracks().map((track) => track.readyState)") == ["ended"]
+    wait_for(lambda: browser.run("return !document.getElementById('record').disabled"))
+    assert browser.text("#record") == "Record"
+
+
 def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser, service, tmp_path):
     visit(browser, service)
     path = tmp_path / "streamed.webm"  # as most browsers record
