@@ -182,7 +182,7 @@ function showCancel() {
  * A model that is not in memory can be chosen, because a request loads it; one that is still loading cannot yet.
  */
 async function offerModels() {
-  models = await servedModels(key()).catch(() => []);
+  models = await servedModels(key()).catch(() => models); // one lost answer is no reason to lose what was chosen
   clearTimeout(lookingAgain);
   offer("model", models.map(({ id, steno: { state } }) => [id, named(id, state), state === "loading"]));
   element("choice").hidden = models.length < 2;

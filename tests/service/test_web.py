@@ -223,6 +223,27 @@ def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
         ]
 
 
+def test_a_lost_list_of_models_changes_nothing_and_is_asked_for_again(browser):
+    models = {"models": "first.nemo,second.nemo,endless"}
+    with serving(model=None, wait_ready=False, **models) as service:
+        wait_for(lambda: service.client.get("/readyz").json()["models"].get("second") == "ready")
+        browser.open(f"http://127.0.0.1:{service.server.port}/")
+        before = offered_models(browser)
+        browser.run(
+            "const ask = window.fetch;"
+            "window.looks = 0;"
+            "window.fetch = (path, ...rest) => path === 'v1/models' && !looks++ ? Promise.reject(new TypeError('lost'))"
+            " : ask(path, ...rest)"
+        )
+        browser.type("#model", "second")
+
+        wait_for(lambda: browser.run("return looks") > 0)
+        assert browser.shows("#model")
+        wait_for(lambda: browser.run("return looks") > 2)
+        assert offered_models(browser) == before
+        assert browser.run("return document.getElementById('model').value") == "second"
+
+
 def test_a_model_that_a_request_loaded_shows_what_it_can_do(browser, clip):
     with serving(models_on_demand="rare=hub/polyglot") as service:
         visit(browser, service)
