@@ -243,12 +243,18 @@ function explain({ message, code, retryAfter }) {
 
 function acceptDrops() {
   const dragging = (on) => document.body.classList.toggle("dragging", on);
+  // Text that is dragged is not for the page: it may be dropped into the field for the key.
+  const hasFiles = ({ dataTransfer }) => dataTransfer.types.includes("Files");
   document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault(); // else the browser would open the file in place of the page
     dragging(true);
   });
-  document.addEventListener("dragleave", (event) => dragging(event.relatedTarget !== null));
+  document.addEventListener("dragleave", ({ relatedTarget }) => {
+    if (relatedTarget === null) dragging(false); // it has left the page, not only one of its elements
+  });
   document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault();
     dragging(false);
     if (event.dataTransfer.files.length) open(event.dataTransfer.files);

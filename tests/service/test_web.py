@@ -310,6 +310,20 @@ def test_a_file_may_be_dropped_anywhere(browser, service, clip):
     assert not opened_by_the_browser
 
 
+def test_text_is_not_dropped_on_the_page_but_into_the_field_for_the_key(browser, service):
+    visit(browser, service)
+    browser.click("#access summary")
+    text = {"items": [{"mimeType": "text/plain", "data": "sesame"}], "dragOperationsMask": 1}
+    place = browser.run("const { x, y } = key.getBoundingClientRect(); return [x + 9, y + 9]")
+
+    for kind, (x, y) in [("dragEnter", (30, 30)), ("dragOver", (30, 30)), ("dragEnter", place), ("dragOver", place)]:
+        browser.devtools("Input.dispatchDragEvent", type=kind, x=x, y=y, data=text)
+        assert browser.run("return document.body.className") == ""
+    browser.devtools("Input.dispatchDragEvent", type="drop", x=place[0], y=place[1], data=text)
+
+    wait_for(lambda: browser.run("return document.getElementById('key').value") == "sesame")
+
+
 def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(browser, service, tmp_path):
     texts = {}
     for number in range(6):
