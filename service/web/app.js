@@ -32,11 +32,11 @@ const options = () => ({
 
 let shown = null; // the recording whose transcript is shown
 let playable = null; // the recording that the player has
-let downloading = null; // aborts the download under way
 let models = []; // the served models, with what they can do
 let lookingAgain; // the timer of the next look for a model that is loading
 const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
+const downloading = new Map(); // what aborts the download under way of a recording
 
 function open(files) {
   const added = Array.from(files, (file) => recordings.add(file));
@@ -144,16 +144,18 @@ function tell(recording, status, error = "") {
 function cancel() {
   for (const recording of waiting.splice(0)) tell(recording, "Cancelled.");
   for (const request of underWay) request.abort();
-  downloading?.abort();
+  for (const request of downloading.values()) request.abort();
 }
 
+/** Downloads the transcript that is shown; what is said of it stays with its recording when another one is shown. */
 async function save(format, ending) {
-  const { file } = shown;
+  const recording = shown;
+  const { file } = recording;
   const name = `${file.name.replace(/\.[^.]*$/, "")}.${ending}`;
-  downloading?.abort();
+  downloading.get(recording)?.abort();
   const mine = new AbortController();
-  downloading = mine;
-  report(`Preparing ${name} …`);
+  downloading.set(recording, mine);
+  tell(recording, `Preparing ${name} …`);
   showCancel();
   try {
     const link = document.createElement("a");
@@ -163,18 +165,18 @@ async function save(format, ending) {
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href)); // once the browser has taken it
-    report(`${name} is downloaded.`);
+    tell(recording, `${name} is downloaded.`);
   } catch (error) {
-    if (downloading !== mine) return;
-    if (mine.signal.aborted) report("Cancelled.");
-    else report("", explain(error));
+    if (downloading.get(recording) !== mine) return;
+    if (mine.signal.aborted) tell(recording, "Cancelled.");
+    else tell(recording, "", explain(error));
   }
-  if (downloading === mine) downloading = null;
+  if (downloading.get(recording) === mine) downloading.delete(recording);
   showCancel();
 }
 
 function showCancel() {
-  element("cancel").hidden = !underWay.size && !downloading;
+  element("cancel").hidden = !underWay.size && !downloading.size;
 }
 
 /**

@@ -546,6 +546,27 @@ def test_downloads_are_what_the_server_answers(browser, service, clip, label, en
     assert saved.read_text() == expected
 
 
+def test_what_is_said_of_a_download_stays_with_its_recording(browser, service, clip, tmp_path):
+    other = tmp_path / "other.wav"
+    other.write_bytes(wav(tone(16_000)))
+    visit(browser, service)
+    choose(browser, f"{clip}\n{other}")
+    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
+    wait_for(lambda: sum("transcribed in" in row for row in browser.run(rows)) == 2)
+    with held_engine(service):
+        browser.click("[data-format=srt]")
+        wait_for(lambda: "Preparing clip.srt" in browser.run(rows)[0])
+        browser.click("#recordings li:last-child button")
+        browser.click("[data-format=vtt]")
+        browser.wait_text("#status", "Preparing other.vtt")
+        assert "Preparing clip.srt" in browser.run(rows)[0]
+
+    browser.wait_text("#status", "other.vtt is downloaded.")
+    wait_for(lambda: "clip.srt is downloaded." in browser.run(rows)[0])
+    assert browser.text("#status") == "other.vtt is downloaded."
+    assert not browser.shows("#cancel")
+
+
 def test_a_file_that_is_no_audio_shows_the_error_and_its_code(browser, service, tmp_path):
     visit(browser, service)
     path = tmp_path / "notes.wav"
