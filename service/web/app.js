@@ -70,7 +70,7 @@ async function sendNext() {
       else {
         recording.needsKey = error.code === "invalid_api_key";
         if (recording.needsKey) element("access").open = true;
-        tell(recording, "", explain(error));
+        tell(recording, "", { error: explain(error) });
       }
     }
   }
@@ -82,12 +82,13 @@ async function sendNext() {
 async function transcribeAndShow(recording, signal) {
   const { file, segments } = recording;
   const began = performance.now();
-  tell(recording, `Transcribing ${file.name} …`);
+  const steps = { sending: `Sending ${file.name} …`, transcribing: `Transcribing ${file.name} …` };
+  tell(recording, steps.sending);
   const done = await transcribe(file, element("model").value, options(), key(), {
     signal,
     onSent(share) {
-      const part = share < 1 ? `, ${Math.floor(share * 100)} % sent` : "";
-      tell(recording, `Transcribing ${file.name}${part} …`);
+      if (share < 1) tell(recording, steps.sending, { progress: `${Math.floor(share * 100)} %`, sent: share });
+      else tell(recording, steps.transcribing);
     },
     onSegment(segment) {
       segments.push(segment);
@@ -95,7 +96,7 @@ async function transcribeAndShow(recording, signal) {
         reveal();
         transcript.add(segment);
       }
-      tell(recording, `Transcribing ${file.name}, ${clock(segment.end)} so far …`);
+      tell(recording, steps.transcribing, { progress: `${clock(segment.end)} so far` });
     },
   });
   if (models.find(({ id }) => id === element("model").value)?.steno.state === "absent") offerModels(); // it is here now
@@ -115,7 +116,7 @@ function show(recording) {
   if (recording.segments.length) reveal();
   conclude(recording);
   if (element("result").hidden) player.pause(); // its controls are hidden with it
-  report(recording.status, recording.error);
+  report(recording.status, recording);
 }
 
 /** Shows what is known only at the end of the transcript; its words stay as they are, and so does the focus. */
@@ -136,9 +137,9 @@ function reveal() {
 }
 
 /** Notes the state of a recording, and shows it if the recording is shown. */
-function tell(recording, status, error = "") {
-  recordings.tell(recording, status, error);
-  if (recording === shown) report(status, error);
+function tell(recording, status, details) {
+  recordings.tell(recording, status, details);
+  if (recording === shown) report(status, details);
 }
 
 function cancel() {
@@ -169,7 +170,7 @@ async function save(format, ending) {
   } catch (error) {
     if (downloading.get(recording) !== mine) return;
     if (mine.signal.aborted) tell(recording, "Cancelled.");
-    else tell(recording, "", explain(error));
+    else tell(recording, "", { error: explain(error) });
   }
   if (downloading.get(recording) === mine) downloading.delete(recording);
   showCancel();
@@ -233,9 +234,18 @@ function languageName(code) {
   return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
 }
 
-function report(status, error = "") {
-  element("status").textContent = status;
-  element("error").textContent = error;
+/** Shows a step, or an error. How far a step has come is not announced: it changes too often. */
+function report(status, { error = "", progress = "", sent = null } = {}) {
+  announce("status", status);
+  announce("error", error);
+  element("progress").textContent = progress;
+  element("sent").hidden = sent === null;
+  element("sent").value = sent ?? 0;
+}
+
+/** Writes what screen readers announce whenever it is written: the same text only once. */
+function announce(id, text) {
+  if (element(id).textContent !== text) element(id).textContent = text;
 }
 
 function explain({ message, code, retryAfter }) {
@@ -280,5 +290,5 @@ for (const button of document.querySelectorAll("[data-format]")) {
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
 offerModels();
-enableRecording(element("record"), element("microphone"), (file) => open([file]), (message) => report("", message));
+enableRecording(element("record"), element("microphone"), (file) => open([file]), (error) => report("", { error }));
 followNumbers(element("numbers"));

@@ -14,8 +14,10 @@ class Recording {
     this.language = null; // how its language is known, once it is
     this.isDone = false;
     this.needsKey = false; // it was refused for want of a key
-    this.status = "";
+    this.status = ""; // the step that it is at
     this.error = "";
+    this.progress = ""; // how far the step has come
+    this.sent = null; // the share that is uploaded, meanwhile
   }
 }
 
@@ -60,10 +62,10 @@ export class RecordingList {
   }
 
   /** Notes the state of a recording. */
-  tell(recording, status, error) {
-    Object.assign(recording, { status, error });
+  tell(recording, status, { error = "", progress = "", sent = null } = {}) {
+    Object.assign(recording, { status, error, progress, sent });
     const { note } = this.#rows.get(recording);
-    note.textContent = error || status.replace(`${recording.file.name} `, "");
+    note.textContent = error || `${status.replace(`${recording.file.name} `, "")} ${progress}`;
     note.classList.toggle("error", Boolean(error));
   }
 }

@@ -294,6 +294,30 @@ def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
     assert browser.text("#status").startswith("2.0 s of audio")
 
 
+def test_steps_are_announced_and_the_progress_of_the_upload_is_shown(browser, service, tmp_path):
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav(tone(160_000)))
+    visit(browser, service)
+    browser.run(
+        "window.announced = []; window.shares = [];"
+        "new MutationObserver(() => announced.push(document.getElementById('status').textContent))"
+        ".observe(document.getElementById('status'), { childList: true });"
+        "new MutationObserver(() => shares.push(sent.hidden ? null : sent.value)).observe(sent, { attributes: true })"
+    )
+    speed = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    browser.devtools("Network.emulateNetworkConditions", uploadThroughput=1_000_000, **speed)
+    try:
+        transcribe(browser, path)
+    finally:
+        browser.devtools("Network.emulateNetworkConditions", uploadThroughput=-1, **speed)
+
+    announced, shares = browser.run("return [announced, shares]")
+    assert announced[:-1] == ["Sending clip.wav …", "Transcribing clip.wav …"]
+    assert announced[-1].startswith("10.0 s of audio")
+    assert len({share for share in shares if share}) > 1
+    assert not browser.shows("#sent")
+
+
 def test_a_file_may_be_dropped_anywhere(browser, service, clip):
     visit(browser, service)
 
@@ -410,7 +434,7 @@ def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sen
 
         rest.clear()
         browser.run("document.getElementById('model').dispatchEvent(new Event('change'))")
-        browser.wait_text("#status", "so far")
+        browser.wait_text("#progress", "so far")
         assert browser.run(words) == 2
         rest.set()
         browser.wait_text("#status", "transcribed in")
