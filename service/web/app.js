@@ -19,7 +19,10 @@ const player = new Player(element("audio"), element("unplayable"), (seconds) => 
 });
 const transcript = new Transcript(element("words"), (seconds) => player.seek(seconds));
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
-const recordings = new RecordingList(element("recordings"), show);
+const recordings = new RecordingList(element("recordings"), show, (recording) => {
+  show(recording); // so that its steps are announced
+  enqueue(recording);
+});
 
 const key = () => element("key").value.trim();
 const options = () => ({
@@ -38,8 +41,8 @@ const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
 const downloading = new Map(); // what aborts the download under way of a recording
 
-function open(files) {
-  const added = Array.from(files, (file) => recordings.add(file));
+function open(files, origin) {
+  const added = Array.from(files, (file) => recordings.add(file, origin));
   show(added[0]);
   added.forEach(enqueue);
 }
@@ -66,6 +69,7 @@ async function sendNext() {
     await transcribeAndShow(recording, request.signal);
   } catch (error) {
     if (recording.request === request) {
+      recording.hasFailed = true;
       if (request.signal.aborted) tell(recording, "Cancelled.");
       else {
         recording.needsKey = error.code === "invalid_api_key";
@@ -143,7 +147,10 @@ function tell(recording, status, details) {
 }
 
 function cancel() {
-  for (const recording of waiting.splice(0)) tell(recording, "Cancelled.");
+  for (const recording of waiting.splice(0)) {
+    recording.hasFailed = true;
+    tell(recording, "Cancelled.");
+  }
   for (const request of underWay) request.abort();
   for (const request of downloading.values()) request.abort();
 }
@@ -177,7 +184,13 @@ async function save(format, ending) {
 }
 
 function showCancel() {
-  element("cancel").hidden = !underWay.size && !downloading.size;
+  const button = element("cancel");
+  const isFocused = document.activeElement === button;
+  button.hidden = !underWay.size && !downloading.size;
+  if (!isFocused || !button.hidden) return;
+  // The focus would be lost with the button: it goes to what can be done next.
+  if (shown.hasFailed) recordings.focusAgain(shown);
+  else element("transcript-title").focus();
 }
 
 /**
@@ -290,5 +303,10 @@ for (const button of document.querySelectorAll("[data-format]")) {
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
 offerModels();
-enableRecording(element("record"), element("microphone"), (file) => open([file]), (error) => report("", { error }));
+enableRecording(
+  element("record"),
+  element("microphone"),
+  (file) => open([file], { isMadeHere: true }),
+  (error) => report("", { error }),
+);
 followNumbers(element("numbers"));

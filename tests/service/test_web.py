@@ -616,6 +616,48 @@ def test_an_upload_can_be_cancelled(browser, service, clip):
         assert not browser.shows("#cancel")
 
 
+FOCUSED = "const at = document.activeElement; return at.ariaLabel || at.innerText"
+
+
+def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(browser, service, clip):
+    visit(browser, service)
+    with held_engine(service):
+        choose(browser, clip)
+        wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+        browser.run("document.getElementById('cancel').focus()")
+        browser.press(ENTER)
+        browser.wait_text("#status", "Cancelled.")
+        wait_for(lambda: not browser.shows("#cancel"))
+        assert browser.run(FOCUSED) == "Try again: clip.wav"
+
+        browser.press(ENTER)
+
+        browser.wait_text("#status", "Transcribing clip.wav")
+        assert browser.run(FOCUSED) == "clip.wav"
+        assert not browser.shows("[aria-label^='Try again']")
+        browser.run("document.getElementById('cancel').focus()")
+
+    browser.wait_text("#status", "transcribed in")
+    wait_for(lambda: not browser.shows("#cancel"))
+    assert browser.run(FOCUSED) == "Transcript"
+
+
+def test_a_recording_that_was_refused_can_be_tried_again(browser, clip):
+    with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
+        visit(browser, service)
+        with held_engine(service):
+            pool.submit(service.post, **form(wav(SAMPLES)))
+            wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+            choose(browser, clip)
+            browser.wait_text("#error", "(overloaded)")
+        wait_for(lambda: service.metric(IN_FLIGHT) == 0)
+
+        browser.click("[aria-label='Try again: clip.wav']")
+
+        browser.wait_text("#status", "transcribed in")
+        assert browser.text("#error") == ""
+
+
 def test_overload_shows_when_to_try_again(browser, clip):
     with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
         visit(browser, service)
@@ -676,6 +718,11 @@ def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser,
     wait_for(lambda: browser.shows("#waveform"))
     length = browser.run("return document.getElementById('audio').duration")
     assert 0.5 < length < 60
+
+    browser.click("#recordings a[download]")
+    saved = browser.downloads / browser.run("return document.querySelector('#recordings a').download")
+    wait_for(saved.exists)
+    assert service.post(**form(saved.read_bytes())).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -844,8 +891,12 @@ def test_both_pages_work_behind_a_proxy_that_adds_a_prefix(browser, service, cli
 @pytest.mark.clients
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1000, 360])
-def test_axe_finds_nothing_against_the_page(browser, service, clip, scheme, width):
+def test_axe_finds_nothing_against_the_page(browser, service, clip, tmp_path, scheme, width):
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(b"no sound" * 100)
     visit(browser, service)
+    choose(browser, noise)
+    wait_for(lambda: browser.shows("[aria-label='Try again: noise.wav']"))
     browser.screen(width, 900)
     browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     transcribe(browser, clip)
