@@ -16,17 +16,22 @@ recording = Path(sys.argv[1])
 url = os.environ.get("OPENAI_BASE_URL", "http://localhost:8000/v1").rstrip("/") + "/audio/jobs"
 key = os.environ.get("OPENAI_API_KEY", "none")
 
+
+def checked(answer: httpx.Response) -> httpx.Response:
+    """The answer, unless it is an error: then the server says what is wrong, and the program ends."""
+    if answer.is_error:
+        sys.exit(f"{answer.status_code} {answer.text}")
+    return answer
+
+
 with httpx.Client(headers={"authorization": f"Bearer {key}"}, timeout=60) as client:
     with recording.open("rb") as file:
-        created = client.post(url, files={"file": file}, data={"response_format": "text"})
-    if created.is_error:
-        sys.exit(created.text)
-    job = created.json()
+        job = checked(client.post(url, files={"file": file}, data={"response_format": "text"})).json()
     print(job["id"], job["status"])
     while job["status"] in ("queued", "in_progress"):
         time.sleep(1)
-        job = client.get(f"{url}/{job['id']}").json()
+        job = checked(client.get(f"{url}/{job['id']}")).json()
     if job["status"] != "completed":
         sys.exit(f"{job['status']}: {job['error']}")
-    print(client.get(f"{url}/{job['id']}/result").text, end="")
-    client.delete(f"{url}/{job['id']}")
+    print(checked(client.get(f"{url}/{job['id']}/result")).text, end="")
+    checked(client.delete(f"{url}/{job['id']}"))

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
-from tests.service.serving import serving, tone, wav
+from tests.service.serving import serving, tone, wait_for, wav
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 COMMANDS = [
@@ -76,6 +77,24 @@ def test_a_job_is_made_awaited_and_deleted(tmp_path):
 
         recording.write_text("nothing that sounds" * 10)
         assert "unsupported_format" in run([sys.executable, "job.py"], service, recording).stderr
+
+
+@pytest.mark.slow
+def test_a_job_that_is_gone_while_it_is_awaited_is_an_error(tmp_path):
+    recording = tmp_path / "speech.wav"
+    recording.write_bytes(wav(SECOND))
+    with serving(jobs_folder=tmp_path / "jobs") as service, ThreadPoolExecutor() as pool:
+        service.hold_engine()
+        try:
+            done = pool.submit(run, [sys.executable, "job.py"], service, recording)
+            wait_for(lambda: service.client.get("/v1/audio/jobs").json()["data"] != [])
+            (job,) = service.client.get("/v1/audio/jobs").json()["data"]
+            service.client.delete(f"/v1/audio/jobs/{job['id']}").raise_for_status()
+        finally:
+            service.release_engine()
+
+        error = service.client.get(f"/v1/audio/jobs/{job['id']}")
+        assert done.result().stderr == f"404 {error.text}\n"
 
 
 def test_every_example_is_run():

@@ -19,7 +19,10 @@ const player = new Player(element("audio"), element("unplayable"), (seconds) => 
 });
 const transcript = new Transcript(element("words"), (seconds) => player.seek(seconds));
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
-const recordings = new RecordingList(element("recordings"), show);
+const recordings = new RecordingList(element("recordings"), show, (recording) => {
+  show(recording); // so that its steps are announced
+  enqueue(recording);
+});
 
 const key = () => element("key").value.trim();
 const options = () => ({
@@ -32,14 +35,14 @@ const options = () => ({
 
 let shown = null; // the recording whose transcript is shown
 let playable = null; // the recording that the player has
-let downloading = null; // aborts the download under way
 let models = []; // the served models, with what they can do
 let lookingAgain; // the timer of the next look for a model that is loading
 const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
+const downloading = new Map(); // what aborts the download under way of a recording
 
-function open(files) {
-  const added = Array.from(files, (file) => recordings.add(file));
+function open(files, origin) {
+  const added = Array.from(files, (file) => recordings.add(file, origin));
   show(added[0]);
   added.forEach(enqueue);
 }
@@ -66,11 +69,12 @@ async function sendNext() {
     await transcribeAndShow(recording, request.signal);
   } catch (error) {
     if (recording.request === request) {
+      recording.hasFailed = true;
       if (request.signal.aborted) tell(recording, "Cancelled.");
       else {
         recording.needsKey = error.code === "invalid_api_key";
         if (recording.needsKey) element("access").open = true;
-        tell(recording, "", explain(error));
+        tell(recording, "", { error: explain(error) });
       }
     }
   }
@@ -82,12 +86,13 @@ async function sendNext() {
 async function transcribeAndShow(recording, signal) {
   const { file, segments } = recording;
   const began = performance.now();
-  tell(recording, `Transcribing ${file.name} …`);
+  const steps = { sending: `Sending ${file.name} …`, transcribing: `Transcribing ${file.name} …` };
+  tell(recording, steps.sending);
   const done = await transcribe(file, element("model").value, options(), key(), {
     signal,
     onSent(share) {
-      const part = share < 1 ? `, ${Math.floor(share * 100)} % sent` : "";
-      tell(recording, `Transcribing ${file.name}${part} …`);
+      if (share < 1) tell(recording, steps.sending, { progress: `${Math.floor(share * 100)} %`, sent: share });
+      else tell(recording, steps.transcribing);
     },
     onSegment(segment) {
       segments.push(segment);
@@ -95,7 +100,7 @@ async function transcribeAndShow(recording, signal) {
         reveal();
         transcript.add(segment);
       }
-      tell(recording, `Transcribing ${file.name}, ${clock(segment.end)} so far …`);
+      tell(recording, steps.transcribing, { progress: `${clock(segment.end)} so far` });
     },
   });
   if (models.find(({ id }) => id === element("model").value)?.steno.state === "absent") offerModels(); // it is here now
@@ -115,7 +120,7 @@ function show(recording) {
   if (recording.segments.length) reveal();
   conclude(recording);
   if (element("result").hidden) player.pause(); // its controls are hidden with it
-  report(recording.status, recording.error);
+  report(recording.status, recording);
 }
 
 /** Shows what is known only at the end of the transcript; its words stay as they are, and so does the focus. */
@@ -136,24 +141,29 @@ function reveal() {
 }
 
 /** Notes the state of a recording, and shows it if the recording is shown. */
-function tell(recording, status, error = "") {
-  recordings.tell(recording, status, error);
-  if (recording === shown) report(status, error);
+function tell(recording, status, details) {
+  recordings.tell(recording, status, details);
+  if (recording === shown) report(status, details);
 }
 
 function cancel() {
-  for (const recording of waiting.splice(0)) tell(recording, "Cancelled.");
+  for (const recording of waiting.splice(0)) {
+    recording.hasFailed = true;
+    tell(recording, "Cancelled.");
+  }
   for (const request of underWay) request.abort();
-  downloading?.abort();
+  for (const request of downloading.values()) request.abort();
 }
 
+/** Downloads the transcript that is shown; what is said of it stays with its recording when another one is shown. */
 async function save(format, ending) {
-  const { file } = shown;
+  const recording = shown;
+  const { file } = recording;
   const name = `${file.name.replace(/\.[^.]*$/, "")}.${ending}`;
-  downloading?.abort();
+  downloading.get(recording)?.abort();
   const mine = new AbortController();
-  downloading = mine;
-  report(`Preparing ${name} …`);
+  downloading.set(recording, mine);
+  tell(recording, `Preparing ${name} …`);
   showCancel();
   try {
     const link = document.createElement("a");
@@ -163,18 +173,24 @@ async function save(format, ending) {
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href)); // once the browser has taken it
-    report(`${name} is downloaded.`);
+    tell(recording, `${name} is downloaded.`);
   } catch (error) {
-    if (downloading !== mine) return;
-    if (mine.signal.aborted) report("Cancelled.");
-    else report("", explain(error));
+    if (downloading.get(recording) !== mine) return;
+    if (mine.signal.aborted) tell(recording, "Cancelled.");
+    else tell(recording, "", { error: explain(error) });
   }
-  if (downloading === mine) downloading = null;
+  if (downloading.get(recording) === mine) downloading.delete(recording);
   showCancel();
 }
 
 function showCancel() {
-  element("cancel").hidden = !underWay.size && !downloading;
+  const button = element("cancel");
+  const isFocused = document.activeElement === button;
+  button.hidden = !underWay.size && !downloading.size;
+  if (!isFocused || !button.hidden) return;
+  // The focus would be lost with the button: it goes to what can be done next.
+  if (shown.hasFailed) recordings.focusAgain(shown);
+  else element("transcript-title").focus();
 }
 
 /**
@@ -182,7 +198,7 @@ function showCancel() {
  * A model that is not in memory can be chosen, because a request loads it; one that is still loading cannot yet.
  */
 async function offerModels() {
-  models = await servedModels(key()).catch(() => []);
+  models = await servedModels(key()).catch(() => models); // one lost answer is no reason to lose what was chosen
   clearTimeout(lookingAgain);
   offer("model", models.map(({ id, steno: { state } }) => [id, named(id, state), state === "loading"]));
   element("choice").hidden = models.length < 2;
@@ -231,9 +247,18 @@ function languageName(code) {
   return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
 }
 
-function report(status, error = "") {
-  element("status").textContent = status;
-  element("error").textContent = error;
+/** Shows a step, or an error. How far a step has come is not announced: it changes too often. */
+function report(status, { error = "", progress = "", sent = null } = {}) {
+  announce("status", status);
+  announce("error", error);
+  element("progress").textContent = progress;
+  element("sent").hidden = sent === null;
+  element("sent").value = sent ?? 0;
+}
+
+/** Writes what screen readers announce whenever it is written: the same text only once. */
+function announce(id, text) {
+  if (element(id).textContent !== text) element(id).textContent = text;
 }
 
 function explain({ message, code, retryAfter }) {
@@ -243,12 +268,18 @@ function explain({ message, code, retryAfter }) {
 
 function acceptDrops() {
   const dragging = (on) => document.body.classList.toggle("dragging", on);
+  // Text that is dragged is not for the page: it may be dropped into the field for the key.
+  const hasFiles = ({ dataTransfer }) => dataTransfer.types.includes("Files");
   document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault(); // else the browser would open the file in place of the page
     dragging(true);
   });
-  document.addEventListener("dragleave", (event) => dragging(event.relatedTarget !== null));
+  document.addEventListener("dragleave", ({ relatedTarget }) => {
+    if (relatedTarget === null) dragging(false); // it has left the page, not only one of its elements
+  });
   document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault();
     dragging(false);
     if (event.dataTransfer.files.length) open(event.dataTransfer.files);
@@ -272,5 +303,10 @@ for (const button of document.querySelectorAll("[data-format]")) {
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
 offerModels();
-enableRecording(element("record"), element("microphone"), (file) => open([file]), (message) => report("", message));
+enableRecording(
+  element("record"),
+  element("microphone"),
+  (file) => open([file], { isMadeHere: true }),
+  (error) => report("", { error }),
+);
 followNumbers(element("numbers"));

@@ -32,20 +32,34 @@ export function enableRecording(button, note, onFile, onError) {
 
 async function record(onSecond) {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  try {
+    return recordFrom(stream, onSecond);
+  } catch (error) {
+    release(stream);
+    throw error;
+  }
+}
+
+function recordFrom(stream, onSecond) {
   const recorder = new MediaRecorder(stream);
   const pieces = [];
-  const began = performance.now();
   recorder.addEventListener("dataavailable", (event) => pieces.push(event.data));
-  const ticking = setInterval(() => onSecond((performance.now() - began) / 1000), 1000);
   const finished = new Promise((resolve) => {
     recorder.addEventListener("stop", () => {
       clearInterval(ticking);
-      for (const track of stream.getTracks()) track.stop(); // the browser's red light goes out
+      release(stream);
       const ending = recorder.mimeType.includes("mp4") ? "mp4" : "webm";
       resolve(new File(pieces, `recording.${ending}`, { type: recorder.mimeType }));
     });
   });
   recorder.start();
+  const began = performance.now();
+  const ticking = setInterval(() => onSecond((performance.now() - began) / 1000), 1000);
   onSecond(0);
   return { stop: () => recorder.stop(), finished };
+}
+
+/** Lets go of the microphone: the browser's red light goes out. */
+function release(stream) {
+  for (const track of stream.getTracks()) track.stop();
 }

@@ -33,14 +33,17 @@ export class Transcript {
   /** Adds the next segment. */
   add(segment) {
     const paragraph = document.createElement("p");
+    paragraph.dir = "auto"; // its own words decide, not the names of speakers and languages, which are isolated
     const time = document.createElement("span");
     time.className = "time";
     time.textContent = `${clock(segment.start)} `; // invisible, for screen readers: a pause before the first word
     paragraph.append(time);
-    if (segment.channel) paragraph.append(speaker(segment.channel));
+    if (segment.channel) paragraph.append(isolated("strong", `Channel ${segment.channel}: `));
     const before = this.#languages.get(segment.channel);
     if (segment.language) this.#languages.set(segment.channel, segment.language);
-    if (segment.language && before && before !== segment.language) paragraph.append(`[${capital(segment.language)}] `);
+    if (segment.language && before && before !== segment.language) {
+      paragraph.append(isolated("span", `[${capital(segment.language)}] `));
+    }
     if (segment.words?.length) for (const word of segment.words) paragraph.append(this.#word(word), " ");
     else paragraph.append(segment.text);
     this.#container.append(paragraph);
@@ -136,8 +139,10 @@ function capital(name) {
   return name[0].toUpperCase() + name.slice(1);
 }
 
-function speaker(channel) {
-  const name = document.createElement("strong");
-  name.textContent = `Channel ${channel}: `;
-  return name;
+/** An element whose text does not decide the direction of the text around it. */
+function isolated(tag, text) {
+  const element = document.createElement(tag);
+  element.dir = "auto";
+  element.textContent = text;
+  return element;
 }

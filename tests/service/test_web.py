@@ -223,6 +223,27 @@ def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
         ]
 
 
+def test_a_lost_list_of_models_changes_nothing_and_is_asked_for_again(browser):
+    models = {"models": "first.nemo,second.nemo,endless"}
+    with serving(model=None, wait_ready=False, **models) as service:
+        wait_for(lambda: service.client.get("/readyz").json()["models"].get("second") == "ready")
+        browser.open(f"http://127.0.0.1:{service.server.port}/")
+        before = offered_models(browser)
+        browser.run(
+            "const ask = window.fetch;"
+            "window.looks = 0;"
+            "window.fetch = (path, ...rest) => path === 'v1/models' && !looks++ ? Promise.reject(new TypeError('lost'))"
+            " : ask(path, ...rest)"
+        )
+        browser.type("#model", "second")
+
+        wait_for(lambda: browser.run("return looks") > 0)
+        assert browser.shows("#model")
+        wait_for(lambda: browser.run("return looks") > 2)
+        assert offered_models(browser) == before
+        assert browser.run("return document.getElementById('model').value") == "second"
+
+
 def test_a_model_that_a_request_loaded_shows_what_it_can_do(browser, clip):
     with serving(models_on_demand="rare=hub/polyglot") as service:
         visit(browser, service)
@@ -273,6 +294,30 @@ def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
     assert browser.text("#status").startswith("2.0 s of audio")
 
 
+def test_steps_are_announced_and_the_progress_of_the_upload_is_shown(browser, service, tmp_path):
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav(tone(160_000)))
+    visit(browser, service)
+    browser.run(
+        "window.announced = []; window.shares = [];"
+        "new MutationObserver(() => announced.push(document.getElementById('status').textContent))"
+        ".observe(document.getElementById('status'), { childList: true });"
+        "new MutationObserver(() => shares.push(sent.hidden ? null : sent.value)).observe(sent, { attributes: true })"
+    )
+    speed = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    browser.devtools("Network.emulateNetworkConditions", uploadThroughput=1_000_000, **speed)
+    try:
+        transcribe(browser, path)
+    finally:
+        browser.devtools("Network.emulateNetworkConditions", uploadThroughput=-1, **speed)
+
+    announced, shares = browser.run("return [announced, shares]")
+    assert announced[:-1] == ["Sending clip.wav …", "Transcribing clip.wav …"]
+    assert announced[-1].startswith("10.0 s of audio")
+    assert len({share for share in shares if share}) > 1
+    assert not browser.shows("#sent")
+
+
 def test_a_file_may_be_dropped_anywhere(browser, service, clip):
     visit(browser, service)
 
@@ -287,6 +332,20 @@ def test_a_file_may_be_dropped_anywhere(browser, service, clip):
     browser.wait_text("#status", "transcribed in")
     assert browser.text("#words .word") == "32000"
     assert not opened_by_the_browser
+
+
+def test_text_is_not_dropped_on_the_page_but_into_the_field_for_the_key(browser, service):
+    visit(browser, service)
+    browser.click("#access summary")
+    text = {"items": [{"mimeType": "text/plain", "data": "sesame"}], "dragOperationsMask": 1}
+    place = browser.run("const { x, y } = key.getBoundingClientRect(); return [x + 9, y + 9]")
+
+    for kind, (x, y) in [("dragEnter", (30, 30)), ("dragOver", (30, 30)), ("dragEnter", place), ("dragOver", place)]:
+        browser.devtools("Input.dispatchDragEvent", type=kind, x=x, y=y, data=text)
+        assert browser.run("return document.body.className") == ""
+    browser.devtools("Input.dispatchDragEvent", type="drop", x=place[0], y=place[1], data=text)
+
+    wait_for(lambda: browser.run("return document.getElementById('key').value") == "sesame")
 
 
 def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(browser, service, tmp_path):
@@ -375,7 +434,7 @@ def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sen
 
         rest.clear()
         browser.run("document.getElementById('model').dispatchEvent(new Event('change'))")
-        browser.wait_text("#status", "so far")
+        browser.wait_text("#progress", "so far")
         assert browser.run(words) == 2
         rest.set()
         browser.wait_text("#status", "transcribed in")
@@ -406,6 +465,23 @@ def test_words_without_confidence_have_no_shade(browser, service):
     )
 
     assert title == "0.00 to 1.00 s, confidence unknown"
+
+
+def test_text_runs_as_its_language_does(browser, service):
+    visit(browser, service)
+
+    directions = browser.run(
+        "const { Transcript } = await import('/web/transcript.js');"
+        "const place = document.getElementById('words');"
+        "const word = (word) => ({ word, start: 0, end: 1, confidence: 1 });"
+        "new Transcript(place, null).show(["
+        " { start: 0, language: 'english', words: [word('peace')] },"
+        " { start: 1, language: 'hebrew', words: [word('שלום')] },"
+        " { start: 2, channel: 1, text: 'שלום' }]);"
+        "return [...place.children].map((paragraph) => getComputedStyle(paragraph).direction)"
+    )
+
+    assert directions == ["ltr", "rtl", "rtl"]
 
 
 def test_words_light_up_while_the_recording_plays(browser, service, clip):
@@ -494,6 +570,27 @@ def test_downloads_are_what_the_server_answers(browser, service, clip, label, en
     assert saved.read_text() == expected
 
 
+def test_what_is_said_of_a_download_stays_with_its_recording(browser, service, clip, tmp_path):
+    other = tmp_path / "other.wav"
+    other.write_bytes(wav(tone(16_000)))
+    visit(browser, service)
+    choose(browser, f"{clip}\n{other}")
+    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
+    wait_for(lambda: sum("transcribed in" in row for row in browser.run(rows)) == 2)
+    with held_engine(service):
+        browser.click("[data-format=srt]")
+        wait_for(lambda: "Preparing clip.srt" in browser.run(rows)[0])
+        browser.click("#recordings li:last-child button")
+        browser.click("[data-format=vtt]")
+        browser.wait_text("#status", "Preparing other.vtt")
+        assert "Preparing clip.srt" in browser.run(rows)[0]
+
+    browser.wait_text("#status", "other.vtt is downloaded.")
+    wait_for(lambda: "clip.srt is downloaded." in browser.run(rows)[0])
+    assert browser.text("#status") == "other.vtt is downloaded."
+    assert not browser.shows("#cancel")
+
+
 def test_a_file_that_is_no_audio_shows_the_error_and_its_code(browser, service, tmp_path):
     visit(browser, service)
     path = tmp_path / "notes.wav"
@@ -517,6 +614,48 @@ def test_an_upload_can_be_cancelled(browser, service, clip):
         browser.wait_text("#status", "Cancelled.")
         wait_for(lambda: service.metric(IN_FLIGHT) == 0)
         assert not browser.shows("#cancel")
+
+
+FOCUSED = "const at = document.activeElement; return at.ariaLabel || at.innerText"
+
+
+def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(browser, service, clip):
+    visit(browser, service)
+    with held_engine(service):
+        choose(browser, clip)
+        wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+        browser.run("document.getElementById('cancel').focus()")
+        browser.press(ENTER)
+        browser.wait_text("#status", "Cancelled.")
+        wait_for(lambda: not browser.shows("#cancel"))
+        assert browser.run(FOCUSED) == "Try again: clip.wav"
+
+        browser.press(ENTER)
+
+        browser.wait_text("#status", "Transcribing clip.wav")
+        assert browser.run(FOCUSED) == "clip.wav"
+        assert not browser.shows("[aria-label^='Try again']")
+        browser.run("document.getElementById('cancel').focus()")
+
+    browser.wait_text("#status", "transcribed in")
+    wait_for(lambda: not browser.shows("#cancel"))
+    assert browser.run(FOCUSED) == "Transcript"
+
+
+def test_a_recording_that_was_refused_can_be_tried_again(browser, clip):
+    with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
+        visit(browser, service)
+        with held_engine(service):
+            pool.submit(service.post, **form(wav(SAMPLES)))
+            wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+            choose(browser, clip)
+            browser.wait_text("#error", "(overloaded)")
+        wait_for(lambda: service.metric(IN_FLIGHT) == 0)
+
+        browser.click("[aria-label='Try again: clip.wav']")
+
+        browser.wait_text("#status", "transcribed in")
+        assert browser.text("#error") == ""
 
 
 def test_overload_shows_when_to_try_again(browser, clip):
@@ -579,6 +718,36 @@ def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser,
     wait_for(lambda: browser.shows("#waveform"))
     length = browser.run("return document.getElementById('audio').duration")
     assert 0.5 < length < 60
+
+    browser.click("#recordings a[download]")
+    saved = browser.downloads / browser.run("return document.querySelector('#recordings a').download")
+    wait_for(saved.exists)
+    assert service.post(**form(saved.read_bytes())).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "MediaRecorder = class { constructor() { throw new Error('no encoder'); } }",
+        "MediaRecorder.prototype.start = () => { throw new Error('no encoder'); }",
+    ],
+    ids=["unmade", "unstarted"],
+)
+def test_a_microphone_that_cannot_be_recorded_is_let_go(browser, service, fault):
+    visit(browser, service)
+    browser.run(
+        "const { mediaDevices } = navigator;"
+        "const ask = mediaDevices.getUserMedia.bind(mediaDevices);"
+        "mediaDevices.getUserMedia = async (wanted) => (window.stream = await ask(wanted));"
+        f"window.{fault}"
+    )
+
+    browser.click("#record")
+
+    browser.wait_text("#error", "There is no microphone to use: no encoder")
+    assert browser.run("return stream.getTracks().map((track) => track.readyState)") == ["ended"]
+    wait_for(lambda: browser.run("return !document.getElementById('record').disabled"))
+    assert browser.text("#record") == "Record"
 
 
 def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser, service, tmp_path):
@@ -722,8 +891,12 @@ def test_both_pages_work_behind_a_proxy_that_adds_a_prefix(browser, service, cli
 @pytest.mark.clients
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1000, 360])
-def test_axe_finds_nothing_against_the_page(browser, service, clip, scheme, width):
+def test_axe_finds_nothing_against_the_page(browser, service, clip, tmp_path, scheme, width):
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(b"no sound" * 100)
     visit(browser, service)
+    choose(browser, noise)
+    wait_for(lambda: browser.shows("[aria-label='Try again: noise.wav']"))
     browser.screen(width, 900)
     browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     transcribe(browser, clip)
