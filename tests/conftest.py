@@ -6,6 +6,7 @@ Under ``CI=true`` that skip is a failure, unless a GPU is what it lacks.
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ os.environ.setdefault("STENO_BATCH_SECONDS", "120")
 # in one of these places and not in the others.
 if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia"))):
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# A shell has its background jobs ignore interrupts, which tests send to themselves and to processes that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
