@@ -11,8 +11,8 @@ from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_
 class SubtitleStream:
     """Writes cues in the order of time.
 
-    A brief cue is shown for longer than its words last, if the next one of its speaker leaves the time. So the last cue
-    may have to wait until that one is known.
+    A brief cue is shown for longer than its words last, but not into its speaker's next cue. So it may have to wait
+    for that one.
 
     Args:
         is_vtt: whether to write WebVTT; otherwise SubRip.
@@ -52,7 +52,7 @@ class SubtitleStream:
         self._held.sort(key=lambda cue: cue.start)
         if words[-1].end is not None and shown[-1].end > words[-1].end:
             self._unsettled[speaker] = shown[-1]
-        # What another speaker says next may begin as early as this part.
+        # Another speaker's next part may begin as early as this one.
         yield from self._written(None if speaker is None else shown[0].start)
 
     def last_frames(self) -> Iterator[bytes]:
