@@ -1,4 +1,4 @@
-"""Errors that refuse audio: one class for each remedy that a caller has."""
+"""Errors that refuse audio: a class for each way in which its sender can help."""
 
 from typing import ClassVar
 
@@ -14,13 +14,13 @@ class AudioError(ValueError):
 
 
 class UnsupportedFormatError(AudioError):
-    """The container, codec, channel count or sample rate is not supported."""
+    """The container, codec, channel count or sample rate is not supported, or there is no audio."""
 
     code = "unsupported_format"
 
 
 class InvalidAudioError(AudioError):
-    """The format is supported, but the file is damaged beyond use."""
+    """The file is empty or damaged, or takes too much time or memory to decode."""
 
     code = "invalid_audio"
 

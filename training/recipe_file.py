@@ -25,7 +25,7 @@ def read_recipe(path: Path) -> Recipe:
     """Read the recipe at ``path``; paths in it are relative to its folder. Checkpoints on the hub are downloaded.
 
     Raises:
-        RecipeError: if it cannot be read, or a key or a value in it is wrong; the message names the line and the key.
+        RecipeError: if it cannot be read, or a key or value is wrong; the message names the key, and its line if any.
     """
     try:
         content = path.read_bytes()
@@ -44,7 +44,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def line_of(path: Path, key: str) -> int | None:
-    """Return the line of a key in the recipe at ``path``, or else of the key that it belongs to, if that is there."""
+    """Return the line of a key in the recipe at ``path``, or of the nearest key around it that is there."""
     lines: dict[str, int] = {}
     _find_lines(yaml.compose(path.read_bytes(), Loader=_Loader), "", lines)
     while key and key not in lines:
@@ -77,7 +77,7 @@ def _find_lines(node: yaml.Node | None, key: str, lines: dict[str, int]) -> None
 
 
 def _located(recipe: Recipe, document: dict[Any, Any], folder: Path) -> Recipe:
-    """Return the recipe with the paths of its checkpoints, which it may name as the hub does."""
+    """Replace the names of checkpoints, which may be on the hub, by their paths."""
     if recipe.initial:
         recipe = dataclasses.replace(recipe, initial=_checkpoint(document["initial"], "initial", folder))
     if recipe.teacher:
@@ -147,7 +147,7 @@ def _items(kinds: tuple[Any, ...], value: object, key: str, folder: Path) -> tup
     open_ended = kinds[-1] is Ellipsis
     if not isinstance(value, list) or not value or not (open_ended or len(value) == len(kinds)):
         raise ValueError(f"{key} must be a list of {'at least 1' if open_ended else len(kinds)}")
-    # An item without keys is named as its list is.
+    # Messages give the number of an item only if it has keys.
     keys = [f"{key}[{number}]" if dataclasses.is_dataclass(kinds[0]) else key for number in range(len(value))]
     items = [_value(kinds[0], item, name, folder) for item, name in zip(value, keys, strict=True)]
     if not open_ended and items != sorted(items, key=float):  # type: ignore[arg-type]  # pairs are of numbers

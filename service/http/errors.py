@@ -92,6 +92,15 @@ class ErrorResponse(Response):
         super().__init__(orjson.dumps(body), status, headers, "application/json")
 
 
+def shortage_of(error: BaseException) -> OverloadedError | None:
+    """Return the refusal for an error of a process that is out of memory or threads; None for any other error."""
+    if isinstance(error, MemoryError):
+        return OverloadedError("The service has no memory for this request now.", _SHORTAGE_SECONDS)
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return OverloadedError("The service can start no thread for this request now.", _SHORTAGE_SECONDS)
+    return None
+
+
 def error_response(error: Exception) -> ErrorResponse:
     """Return the answer for an exception, by the table."""
     match error:
@@ -104,10 +113,7 @@ def error_response(error: Exception) -> ErrorResponse:
             response = ErrorResponse(RequestError(str(error.detail), code=code, status=error.status_code))
             response.headers.update(error.headers or {})
             return response
-        case MemoryError():
-            error = OverloadedError("The service has no memory for this request now.", _SHORTAGE_SECONDS)
-        case RuntimeError() if str(error) == _NO_THREAD:
-            error = OverloadedError("The service can start no thread for this request now.", _SHORTAGE_SECONDS)
+    error = shortage_of(error) or error
     known = _DISPATCH_ERRORS.get(type(error))
     code, message = known or ErrorCode.INTERNAL_ERROR, str(error) if known else "The server failed on this request."
     # A lost engine is replaced, but the same content lost two; a third try would likely lose a third one.

@@ -18,13 +18,13 @@ PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
 
 class FirstGate:
-    """ASGI middleware inside of telemetry: refuses uploads for which there is no room.
+    """ASGI middleware behind `Telemetry`: refuses uploads that are too large or find no room.
 
     It only refuses. The route enters the gate, which may still refuse the request.
 
     Args:
         app: the application behind it.
-        core: decides.
+        core: has the gate.
         access: the keys; if they refuse the request too, their error is the answer.
         max_upload_bytes: most bytes of a body.
     """

@@ -24,8 +24,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -
     Args:
         fields: the form; its languages are checked already.
         info: the model's description.
-        assumed: the spoken language if the form names none; None if it will be identified, among those that can be
-            translated.
+        assumed: the spoken language if the form names none; None if one that can be translated will be identified.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
@@ -34,7 +33,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -
     if not capabilities.word_timestamps:
         _refuse_times(fields)
     if fields.itn and not capabilities.itn:
-        message = "The model cannot be asked for numbers as people write them; format=written has grammars do it."
+        message = "The model cannot be asked to write numbers as people do; format=written does so by grammars."
         raise _unsupported("itn", message)
     if not info.takes_prompts:
         if fields.target_language not in (None, fields.language):
@@ -60,7 +59,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -
 
 
 def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identifies: bool = False) -> TranscriptionForm:
-    """Return the form of a translation into English: from the language named, or else the only foreign one.
+    """Return the form of a translation into English: from the language named or identified, or the only foreign one.
 
     Args:
         fields: the form.
@@ -68,10 +67,10 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identif
         identifies: whether the spoken language will be identified if none is named.
 
     Raises:
-        RequestError: if the target is not English, or no language is named and several could be spoken.
+        RequestError: if the target is not English, or the spoken language is none of these.
     """
     if fields.target_language not in (None, ENGLISH):
-        raise _unsupported("target_language", "Translations are into English; others are transcriptions.")
+        raise _unsupported("target_language", "Translations are into English; transcriptions take other targets.")
     if identifies:
         return fields.model_copy(update={"target_language": ENGLISH})
     foreign = [language for language in languages if language != ENGLISH]

@@ -52,7 +52,7 @@ class SubtitleStream:
         self._held.sort(key=lambda cue: cue.start)
         if words[-1].end is not None and shown[-1].end > words[-1].end:
             self._unsettled[speaker] = shown[-1]
-        # What another speaker says next may begin as early as this part.
+        # Another speaker's next part may begin as early as this one.
         yield from self._written(None if speaker is None else shown[0].start)
 
     def last_frames(self) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from service.dispatch.errors import (
     RefusedError,
     TranscriptionFailedError,
 )
+from service.http.errors import shortage_of
 from service.workers.protocol import Failed
 
 _REFUSALS = {
@@ -21,6 +22,7 @@ _FAILURES = {kind.__name__: kind for kind in (EngineLostError, DeviceMemoryError
 
 def failed(call: int, error: BaseException) -> Failed:
     """Return the message for an error."""
+    error = shortage_of(error) or error
     retry_after = error.retry_after if isinstance(error, RefusedError | DemandError) else None
     return Failed(call, type(error).__name__, str(error), retry_after)
 

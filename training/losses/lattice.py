@@ -1,8 +1,8 @@
 """Sums over all alignments of a transducer (Graves, 2012; Xu et al., 2023), and the share of each arc.
 
 An alignment is a path over nodes (frame, labels emitted). An arc emits the blank or the next label, and advances some
-frames: an RNN-T's blank one and its labels none, those of a TDT by its durations. A path begins at the first frame
-without labels, and ends after the last frame, by a blank, with all labels.
+frames: in an RNN-T 1 for the blank and 0 for a label, in a TDT one of its durations. A path begins at node (0, 0), and
+ends with a blank past the last frame, after all labels.
 
 Each arc increases the sum of frames and labels, so nodes of equal sum, a diagonal, are computed at once and stored
 together: node (frame, labels) at [frame + labels, labels]. Probabilities are logarithms in float64: after a thousand

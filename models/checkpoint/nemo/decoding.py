@@ -7,7 +7,7 @@ from models.config import MAX_BEAM
 
 MAX_DURATION = 64
 
-# The default of NeMo's CUDA graphs where a checkpoint sets no limit, and the value in its published models.
+# Where a checkpoint sets no limit: the default of NeMo's CUDA graphs, and the value in its published models.
 _DEFAULT_MAX_SYMBOLS = 10
 
 
@@ -85,7 +85,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     chosen.expect("temperature", None)
     chosen.expect("ngram_lm_model", None)
     _check_no_boosting(chosen)
-    # Weights of models that are not there, and how many hypotheses NeMo returns.
+    # Weights of models that are refused above, and how many hypotheses NeMo returns.
     chosen.ignore("ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
     chosen.ignore("preserve_alignments", "preserve_token_confidence", "confidence_method_cfg", "max_generation_delta")
     chosen.ignore("beam_size", "len_pen")
