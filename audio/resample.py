@@ -1,4 +1,4 @@
-"""Resampling block by block, so that memory does not grow with the source's rate."""
+"""Resampling block by block: a recording need not be whole in memory."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,11 +1,10 @@
-"""Memory and time of a training run's clips: manifests of some numbers of lines, each in a process of its own.
+"""The memory and time that a training run's clips take, by the number of lines of the manifest.
 
     python -m benchmarks manifest_memory --lines 10000 1000000
 
-For each: the time to read the manifest and make the index of its takes; the time to open the index again, as a resumed
-run does; the time to plan an epoch of one rank of four and to look up the clips of its first batches; and the memory of
-the process, beyond that of a run with one line: its own (anonymous) pages and those of files, which the system may
-drop, at the end, and the most of both together.
+Times: to read the manifest and make the index of its takes; to open the index again, as a resumed run does; to plan an
+epoch of one rank of four and look up the clips of its first batches. Memory, beyond that of a run with one line: at the
+end, the process's own (anonymous) pages and those of files, which the system may drop; and the peak of both together.
 """
 
 import argparse

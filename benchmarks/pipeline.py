@@ -3,8 +3,7 @@
 The cycle of a slot: the front forms a batch and copies its samples to the engine (stage), a thread of the engine copies
 them to pinned memory (collate), another launches the work, the device computes, a third thread detokenizes and sends
 the texts (write). Then the slot is free ("when sent"), or already when the device is done ("when done"). Each thread,
-and the device, has one batch at a time, and enough work waits. The times are arguments: milliseconds of batches that
-fill a large GPU.
+and the device, has one batch at a time, and enough work waits. The default times are of batches that fill a large GPU.
 """
 
 import argparse
@@ -22,7 +21,7 @@ class Times:
     """Milliseconds of each stage of a batch.
 
     Attributes:
-        form: on the front's event loop, from a message of the engine to a batch.
+        form: making a batch after the engine's message, on the front's event loop.
         stage: copying samples, in a thread of the front.
         collate: copying them, padded, to pinned memory, in a thread of the engine.
         launch: launching the work, in a thread of the engine.
@@ -51,7 +50,7 @@ def main() -> None:
         type=float,
         nargs="+",
         default=[31.3, 0.7],
-        help="values to compare: before and after batched detokenizing",
+        help="values to compare; the defaults: before and after batched detokenizing",
     )
     parser.add_argument(
         "--spread", type=float, default=0.25, help="spread of the device's times, as a share, both ways"

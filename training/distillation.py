@@ -35,7 +35,7 @@ class FrameTargets:
 
     @classmethod
     def unknown(cls, entries: int, width: int) -> "FrameTargets":
-        """Return the targets of a clip without any: no frames."""
+        """Return the targets of a clip that has none: no frames."""
         no_masses, no_hidden = np.empty((0, entries), np.float32), np.empty((0, width), np.float32)
         return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses, no_hidden)
 

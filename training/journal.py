@@ -14,15 +14,15 @@ class Journal:
     """Writes a log that goes on as if the run had never stopped.
 
     Attributes:
-        measured: the word error rates in it, over all sources.
+        measured: the word error rates over all sources in the lines that were kept.
     """
 
     def __init__(self, path: Path, steps: int, board: Board | None = None) -> None:
-        """Open a log, and drop its lines about steps after the first ``steps``, which will be done again.
+        """Open a log, and drop its lines about steps after ``steps``, which will be done again.
 
         Args:
             path: the log.
-            steps: those that are done.
+            steps: how many are done.
             board: shows the lines as well.
 
         Raises:

@@ -21,7 +21,7 @@ class Members:
 
         Args:
             path: the tar.
-            named: the name by which a member is found, given its own; None leaves it out.
+            named: gives the name by which to find a member, from its own; None leaves it out.
 
         Raises:
             ManifestError: if it is damaged, compressed or not there.
@@ -29,7 +29,7 @@ class Members:
         digests, positions = array("Q"), array("Q")
         try:
             size = path.stat().st_size
-            with tarfile.open(path, "r:") as tar:
+            with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 while (member := tar.next()) is not None:
                     tar.members = []  # type: ignore[attr-defined]  # it would keep all, a kilobyte each
                     if not member.isfile() or (name := named(member.name)) is None:
@@ -38,6 +38,9 @@ class Members:
                         raise ManifestError(f"{path} ends within {member.name}: it is cut short")
                     digests.append(_digest(name))
                     positions.extend((member.offset_data, member.size))
+                file.seek(tar.offset)
+                if any(file.read(tarfile.BLOCKSIZE)):  # tarfile takes a damaged header for the end
+                    raise ManifestError(f"{path} is damaged at byte {tar.offset}")
         except OSError as error:
             raise ManifestError(f"{path}: {error.strerror or error}") from error
         except tarfile.TarError as error:
@@ -85,7 +88,7 @@ def forget_members() -> None:
 
 @lru_cache(maxsize=1024)
 def tar_of_nemo(manifest: Path, shard: object) -> Path:
-    """Return the tar that NeMo wrote for a shard of a manifest: beside it, or beside the folder of sharded manifests.
+    """Return the tar that NeMo wrote for a shard of a manifest: in its folder, or in the one above.
 
     Raises:
         ValueError: if there is none.

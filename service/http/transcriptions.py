@@ -201,7 +201,7 @@ async def parse_options(
 
 
 def count_ignored_fields(front: Front, form: FormData) -> None:
-    """Count the fields without effect of a valid request; once, although its fields may be parsed several times."""
+    """Count the ignored fields of a valid request; apart from parsing, which may happen several times."""
     for name in schemas.ignored_fields(form):
         front.metrics.ignored_fields.labels(name).inc()
 
@@ -209,7 +209,7 @@ def count_ignored_fields(front: Front, form: FormData) -> None:
 def _identification(
     front: Front, model: LoadedModel, fields: schemas.TranscriptionForm, *, is_translation: bool
 ) -> Identification | None:
-    """Return how the spoken language is identified; None if it is named, or the model does not need it."""
+    """Return how to identify the spoken language; None if it is named, not needed, or no identifier knows it."""
     if fields.language or not model.info.takes_prompts or len(model.languages) == 1:
         return None
     target = ENGLISH if is_translation else fields.target_language
@@ -268,7 +268,7 @@ async def answer(
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     if is_background:
-        await allowance.until_audio()  # others may have used it up meanwhile; to fail would decode it a second time
+        await allowance.until_audio()  # others may have used it up; a job that runs again is decoded twice
     answers_of = partial(answers, front, record, options, is_background=is_background)
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None

@@ -110,6 +110,7 @@ def test_tars_of_nemo_are_read_member_by_member(tmp_path):
         (lambda path: path.unlink(), "line 1: 'shard_id' is 0, and there is no audio_0.tar"),
         (lambda path: path.write_bytes(b"no tar" * 999), "audio_0.tar is not a readable tar"),
         (lambda path: path.write_bytes(path.read_bytes()[:9_000]), "audio_0.tar"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"b.wav", b"c.wav")), "audio_0.tar is damaged"),
         (lambda path: tar(path, {"other.wav": b""}), "line 1: .*audio_0.tar has no recording a.wav"),
     ],
 )

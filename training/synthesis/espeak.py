@@ -18,7 +18,7 @@ _ACCENTS = (
     "en-029",
     "en-us-nyc",
 )
-# The variants for which a model of human speech has over half of the words right. Others are robots, whisper or clip.
+# Variants of which a model of human speech recognises over half of the words. Others are robots, whisper or clip.
 _THROATS = (
     *("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "f1", "f2", "f3", "f4", "f5"),
     *("klatt", "klatt2", "klatt3", "klatt4", "klatt5", "klatt6"),
