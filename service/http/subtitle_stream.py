@@ -11,8 +11,8 @@ from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_
 class SubtitleStream:
     """Writes cues in the order of time.
 
-    A brief cue is shown for longer than its words last, if the next cue of its speaker leaves the time. So the last cue
-    may have to wait for the next.
+    A brief cue is shown for longer than its words last, but not into its speaker's next cue. So it may have to wait
+    for that one.
 
     Args:
         is_vtt: whether to write WebVTT; otherwise SubRip.
