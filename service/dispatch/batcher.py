@@ -35,7 +35,7 @@ from service.dispatch.turns import Turns
 from service.dispatch.utterance import Lane, Utterance
 from service.engine.shapes import computed_seconds, most_rows
 
-# Clips come until so many batches had none, and none waits.
+# Clips come until none waits, and this number of batches had none.
 _BATCHES_WITHOUT_CLIPS = 24
 _PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
 
