@@ -51,7 +51,7 @@ def _answer(file: BinaryIO, request: dict[str, Any], send: Callable[[bytes], Non
         return _refusal(error)
     except MemoryError:
         most = memory_bytes >> 20
-        return _refusal(InvalidAudioError(f"the file takes more than {most} MiB of memory to decode, the most allowed"))
+        return _refusal(InvalidAudioError(f"decoding takes more than {most} MiB of memory, the most allowed"))
     return frame(Kind.ORIGIN, json.dumps(asdict(origin)).encode())
 
 
@@ -60,7 +60,7 @@ def _refusal(error: AudioError) -> bytes:
 
 
 def _confine(memory_bytes: int) -> None:
-    """Limit this process to ``memory_bytes``, libraries included, no written files, few open ones, and no core dump."""
+    """Limit this process to ``memory_bytes``, libraries included, and few open files; forbid writing and core dumps."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which closes the socket
     _limit(resource.RLIMIT_AS, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, 0)

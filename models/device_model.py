@@ -52,7 +52,7 @@ class DeviceModel:
         Call it for the longest rows first: the memory of their graphs is enough for the others.
 
         Returns:
-            Numbers of rows, descending. Run a batch of each once, so that searches prepare before requests wait.
+            Numbers of rows, descending. Run one batch of each: it captures the graphs of the search.
         """
         if self.device.type == "cpu":
             return [rows]
@@ -63,7 +63,7 @@ class DeviceModel:
     def _as_current_device(self) -> AbstractContextManager[object]:
         """Return a context whose current GPU is the model's: kernels are launched there, wherever their tensors are.
 
-        The call also sets how the process's products round, as the model's precision says.
+        The call also sets, for the whole process, how the model's products round.
         """
         round_products(self.device, self.precision)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()

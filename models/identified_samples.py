@@ -13,7 +13,7 @@ def identified_samples(samples: npt.NDArray[np.float32], rate: int, identifier_r
     Args:
         samples: mono, [samples].
         rate: their rate, in Hz.
-        identifier_rate: that of the audio that the identifier takes.
+        identifier_rate: rate that the identifier takes, in Hz.
     """
     begun = samples[: round(IDENTIFIED_SECONDS * rate)]
     return begun if rate == identifier_rate else soxr.resample(begun, rate, identifier_rate)

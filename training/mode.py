@@ -28,7 +28,7 @@ class TrainingMode:
             network.encoder.requires_grad_(requires_grad=False)
 
     def apply(self, network: Network) -> None:
-        """Set the training mode of modules that are not frozen: dropout and statistics of batch norm."""
+        """Set training mode, except of a frozen encoder and of batch norm with running statistics."""
         network.train()
         if self.frozen:
             network.encoder.eval()

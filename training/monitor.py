@@ -18,8 +18,7 @@ from training.student import without_teacher_heads
 
 # A run ends after this number of batches in a row without a usable clip.
 _LOST_BATCHES = 10
-# On a GPU.
-_COMPILES = ", up to some minutes, while kernels are compiled"
+_COMPILES = ", up to a few minutes, while kernels are compiled"
 
 
 class Monitor:
@@ -49,7 +48,7 @@ class Monitor:
         self._report = report
         self._word_errors = word_errors
         self._first = run.step + 1
-        # A run at its first step measures again, even if its log has that already.
+        # A run at step 0 measures again, so its log starts empty.
         steps = run.step or -1
         self._journal = Journal(run.folder / "log.jsonl", steps, board) if run.ranks.is_first else None
         patience = run.recipe.dev.patience if run.recipe.dev else None
@@ -59,7 +58,7 @@ class Monitor:
 
     @property
     def wants_end(self) -> bool:
-        """Whether the word error rate has not fallen for too many measurements."""
+        """Whether the word error rate has not fallen within the recipe's patience."""
         return self._best.is_long_ago
 
     def before_steps(self) -> None:
@@ -85,7 +84,7 @@ class Monitor:
         Args:
             result: the result of the step.
             seconds: time that it took.
-            waited: seconds of these in which no batch was ready.
+            waited: the part of it spent waiting for batches.
         """
         run, recipe = self._run, self._run.recipe
         self._log(result, seconds=seconds, waited=waited)
@@ -99,7 +98,7 @@ class Monitor:
             self._measure()
 
     def after_steps(self) -> None:
-        """Report it if the word error rate has not fallen for too many measurements, which ends a run."""
+        """If the word error rate stopped falling, which ends a run, report its lowest."""
         if self.wants_end and self._best.rate is not None and self._run.recipe.dev:
             lowest = f"it was lowest, {100 * self._best.rate:.1f} %, in {BEST}"
             self._report(f"WER has not fallen for {self._run.recipe.dev.patience} measurements; {lowest}")
@@ -119,7 +118,7 @@ class Monitor:
             model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
             rates = word_error_rates(model, run.dev, self._word_errors)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}
-        # The weights come before the line: a run that is killed between them measures again.
+        # The weights come before the line, so that a lowest rate in the log has its weights.
         if "all" in rounded and self._best.note(rounded["all"]):
             run.export(run.folder / BEST)
         self._journal.write(step=run.step, wer=rounded)
@@ -174,7 +173,7 @@ class SkippedClips:
                 self._report(f"skipped: {message}")
         if not batch.is_silence:
             self._lost_in_a_row = 0
-        # A batch without draws says nothing about the disk.
+        # Silence without a skipped clip counts neither way.
         self._lost_in_a_row += batch.is_lost
         if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:
             raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be used; the last: {batch.skipped[-1]}")

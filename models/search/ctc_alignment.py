@@ -22,7 +22,7 @@ def ctc_alignment(
             neighbours.
 
     Returns:
-        The tokens with the first frame and the end of the run of each; the confidence is that of the first frame.
+        The tokens, with the first frame and the end of each one's run, and the confidence at that frame.
     """
     frames = log_probabilities.size(1)
     alignment = CtcAlignment(log_probabilities, lengths, blank, tokens.size(1))
@@ -62,9 +62,9 @@ class CtcAlignment:
         self._padded = torch.full((batch, 2 + self._labels.size(1)), -torch.inf, device=lengths.device)
         self._reached = self._padded[:, 2:]
         self._is_first = torch.arange(2 * columns + 1, device=lengths.device) == 0
-        # A spare frame at the end takes steps beyond the last one, and one at the beginning those back beyond the
-        # first.
+        # Steps past the end write to a spare last frame.
         self._steps = torch.zeros(self._frames + 1, *self._labels.shape, dtype=torch.uint8, device=lengths.device)
+        # Steps back past the beginning write to a spare first frame.
         self._path = lengths.new_zeros(batch, 1 + self._frames)
         self._state = lengths.new_zeros(batch, 1)
 
@@ -83,7 +83,7 @@ class CtcAlignment:
         self._labels[:, 1::2] = tokens
         is_token = self._labels != self._blank
         self._may_skip.copy_(is_token & (self._labels != pad(self._labels, (2, 0), value=self._blank)[:, :-2]))
-        # Before the first frame, a path is as after a blank.
+        # Every path starts in the first blank.
         self._reached.fill_(-torch.inf)
         self._reached.masked_fill_(self._is_first, 0)
         self._next.zero_()

@@ -1,6 +1,6 @@
 """Rate limits of a key, and OpenAI's `x-ratelimit-` headers about them.
 
-Each limit is a token bucket: it holds at most a minute's worth, starts full, and is refilled evenly.
+Each limit per minute is a token bucket: it holds at most a minute's worth, starts full, and is refilled evenly.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 
 _MINUTE = 60.0
-# OpenAI's clients obey a Retry-After of up to a minute; with a longer one they retry after a second.
+# OpenAI's clients obey a Retry-After of up to a minute; with a longer one, older ones retry after a second.
 _CLIENTS_WAIT = 60
 
 
@@ -61,7 +61,7 @@ class _Bucket:
 
 
 class Allowance:
-    """The usage of the keys of one name, and what is left of their limits.
+    """The limits that keys of one name share, and what is left.
 
     Args:
         limits: the limits.
@@ -82,7 +82,7 @@ class Allowance:
 
     @contextmanager
     def enter(self, retry_after: int) -> Iterator[None]:
-        """Count a request that begins now, until it is finished; one that ends with 503 costs nothing of its minute.
+        """Count a request, in the block as under way, and in its minute unless it ends with 503.
 
         Args:
             retry_after: Retry-After for too many requests under way.

@@ -1,4 +1,4 @@
-"""Reading the files of an untrusted folder: by plain names, in bounded sizes, and none from elsewhere."""
+"""Reading the files of an untrusted folder: by plain names, of limited size, and no link out of it."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ class Folder:
         self._roots = [resolved, *([snapshots.parent / "blobs"] if snapshots.name == "snapshots" else [])]
 
     def has(self, name: str) -> bool:
-        """Return whether anything has that name, be it a broken link, which `locate` then refuses."""
+        """Return whether the folder has that name, even for a broken link, which `locate` refuses."""
         return os.path.lexists(self.path / name)
 
     def read(self, name: str, max_bytes: int) -> bytes:
@@ -55,7 +55,7 @@ class Folder:
         try:
             path = (self.path / name).resolve(strict=True)
             status = path.stat()
-        # A circular link is one error or the other, by the version of Python; a name may be no valid Unicode.
+        # Which error a circular link raises depends on Python's version; a name may be invalid Unicode.
         except (OSError, RuntimeError, UnicodeError) as error:
             raise UnreadableCheckpointError(f"{self.path} has no file {shown(name)}") from error
         if path.parent not in self._roots:
