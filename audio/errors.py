@@ -1,4 +1,4 @@
-"""Errors that refuse audio: a class for each way in which its sender can help."""
+"""Errors that refuse audio: a class for each remedy that the sender has."""
 
 from typing import ClassVar
 

@@ -16,7 +16,7 @@ from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed
 Outcome = Transcribed | Sequence[Transcribed]
 """A transcript, or with `--multichannel` that of each channel."""
 Take = Callable[[Recording, Outcome], str | None]
-"""Prints or writes a transcript; returns the line to print, or None."""
+"""Writes a transcript, or returns the text to print."""
 
 _EPILOG = """\
 examples:
@@ -78,7 +78,7 @@ def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: 
 def run(args: argparse.Namespace) -> int:
     """Print or write a transcript for each file; files that fail are named on stderr."""
     check_installed(args.format, by_channel=args.multichannel)
-    # Turns are put in order by their times.
+    # Segments of all channels are sorted by time.
     args.timestamps = args.timestamps or args.multichannel or bool(set(args.format) & set(TIMED))
     with recordings(args.files) as found:
         if args.output_dir is None:
@@ -90,7 +90,7 @@ def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
     (wanted, *more) = args.format
     has_lines = wanted in TIMED or (args.multichannel and wanted == "txt")
     if more or (len(found) > 1 and has_lines):
-        raise CommandError("several files of more than a line each, or several formats, need --output-dir")
+        raise CommandError("several multi-line transcripts, or several formats, need --output-dir")
 
     def take(one: Recording, outcome: Outcome) -> str:
         line = _render(args, one, outcome, wanted)
@@ -142,7 +142,8 @@ def _write_whole(path: Path, text: str) -> None:
     Raises:
         CommandError: if it cannot be written. Later files would fail too.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # A name may have 255 bytes, and a character up to four of them.
+    unfinished = path.with_name(f".{path.name[:48]}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -24,7 +24,7 @@ _LOG_STEP = math.log(6.4) / 27
 class LogMelFeatures(nn.Module):
     """Turns waveforms into mel bands of log power, each normalised over its own clip.
 
-    Always float32, also under autocast: rounding here costs word error rate.
+    Always float32, also under autocast: rounding here costs accuracy.
     """
 
     def __init__(self, config: FeatureConfig, window: Tensor | None = None, mel_bank: Tensor | None = None) -> None:
@@ -125,12 +125,12 @@ def slaney_mel_bank(config: FeatureConfig) -> npt.NDArray[np.float32]:
 
 
 def mels_of_hz(hz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return frequencies on the mel scale."""
+    """Convert frequencies in Hz to mels."""
     # The maximum avoids the logarithm of 0 in the linear part.
     logarithmic = _BREAK_MEL + np.log(np.maximum(hz, _BREAK_HZ) / _BREAK_HZ) / _LOG_STEP
     return np.where(hz < _BREAK_HZ, hz / _HZ_PER_MEL, logarithmic)
 
 
 def hz_of_mels(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return frequencies of points on the mel scale."""
+    """Convert mels to frequencies in Hz."""
     return np.where(mels < _BREAK_MEL, mels * _HZ_PER_MEL, _BREAK_HZ * np.exp(_LOG_STEP * (mels - _BREAK_MEL)))

@@ -1,4 +1,4 @@
-"""The precision of a model: the fastest without a loss of accuracy on a device, and how products round."""
+"""Precisions of models: which exist, which is a device's default, and how products round."""
 
 import logging
 from collections.abc import Iterator
@@ -24,11 +24,10 @@ DTYPES: dict[str, torch.dtype] = {
     "float16": torch.float16,
     "int8": torch.int8,
 }
-# Compute capabilities: the first with tensor cores, which multiply float16, and the first that also multiply bfloat16
-# and TF32.
+# Compute capabilities of the first tensor cores, which multiply float16, and of the first for bfloat16 and TF32.
 _VOLTA, _AMPERE = (7, 0), (8, 0)
-# Speed over that of float32 on a CPU: from the first, bfloat16 is worth its rounding (it is 2 or more, or at most 1);
-# below the second, a dtype gets a warning.
+# Speeds on a CPU, as multiples of float32's: above the first, bfloat16 is the default (CPUs reach 2 or more, or at most
+# 1); below the second, a dtype gets a warning.
 _LEAST_GAIN, _SLOW = 1.25, 0.8
 _FLOAT16_MAX = torch.finfo(torch.float16).max
 # Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
@@ -58,9 +57,9 @@ def default_dtype(device: torch.device) -> torch.dtype:
 
 
 def dtype_of_identifier(precision: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of a language identifier beside a model: bfloat16 if that is the model's, else float32.
+    """Return the dtype of a language identifier: bfloat16 beside a model in bfloat16, else float32.
 
-    Its convolutions have no int8, and an overflow in float16 would go unnoticed.
+    Its convolutions have no int8, so beside int8 it has the device's default. Overflows in float16 would go unnoticed.
     """
     dtype = default_dtype(device) if precision in ("auto", "int8") else DTYPES[precision]
     return torch.bfloat16 if dtype is torch.bfloat16 else torch.float32
@@ -115,7 +114,7 @@ def round_products(device: torch.device, precision: Precision) -> None:
 
 @contextmanager
 def exact_products(precision: Precision) -> Iterator[None]:
-    """Compute products in full float32 in the block, also with tf32, for features."""
+    """Multiply in full float32 in the block, even with tf32, because features need it."""
     if precision != "tf32":
         yield
         return

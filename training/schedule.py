@@ -1,7 +1,6 @@
 """The learning rate over a run: a line up, a plateau, and half a cosine down (Loshchilov and Hutter, 2017).
 
-A run that falls only at its end can be made longer or shorter anywhere on the plateau (Hu et al., 2024, arXiv
-2404.06395).
+With a plateau, the length of a run need be chosen only when the fall begins (Hu et al., 2024, arXiv 2404.06395).
 """
 
 import math
@@ -22,6 +21,6 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: int, decay: flo
         return peak * (step + 1) / (warmup + 1)
     start, last = max(warmup, round(steps * (1 - decay))), steps - 1
     if start == last > warmup:
-        start -= 1  # a fall of one step begins at the peak before it
+        start -= 1  # so that a fall of one step ends at the final rate
     progress = min(1.0, max(0, step - start) / max(1, last - start))
     return peak * (final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2)

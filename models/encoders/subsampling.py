@@ -9,8 +9,8 @@ from models.kernels import DepthwiseHalves, depthwise_halves_on
 from models.masking import unpadded, valid_positions
 from models.packed_linear import PackedLinear
 
-# Features that a CPU processes at a time. More would be images so large that each call allocates them from the
-# system; fewer would be more calls.
+# Features that a CPU processes at a time. With more, images are so large that each call allocates them from the
+# system; with fewer, there are more calls.
 _PIECE = 512
 
 
@@ -79,7 +79,7 @@ class Subsampling(nn.Module):
         """Return the projection's input for one clip without padding, ``features`` [mels, frames], in pieces."""
         pieces = [features.new_zeros(0, self._channels * self._bands)]  # for an empty clip
         for begin in range(0, features.size(1), _PIECE):
-            # An output frame depends on the ``factor`` features of its own and on fewer than that before them.
+            # An output frame depends on its own ``factor`` features, and on fewer before them.
             before = self._factor if begin else 0
             piece = features[None, :, begin - before : begin + _PIECE]
             pieces.append(self._stacked(piece)[0, before // self._factor :])
@@ -134,8 +134,8 @@ class Subsampling(nn.Module):
 class Stacking(nn.Module):
     """Stacks ``subsampling_factor`` features into a frame, and projects frames to the encoder's width.
 
-    Features left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch, it depends on the
-    length of the longest clip.
+    Features left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch, the
+    length of the longest clip decides.
     """
 
     def __init__(self, config: ConformerConfig) -> None:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import torch
 
-# Whether a side stream is a CUDA stream of its own. If not, its work is queued with all other work, which is as fast
-# where its kernels find no room beside those of the next batch (docs/gpu-backlog.md, row 2j).
+# Whether a side stream is a CUDA stream of its own, or the current stream. The current one is as fast where the next
+# batch's kernels leave no room for others (docs/gpu-backlog.md, row 2j).
 HAS_STREAM = True
 
 

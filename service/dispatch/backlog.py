@@ -31,7 +31,7 @@ class Backlog:
     Attributes:
         entries: the recordings.
         seconds: audio without a transcript, except that of jobs.
-        turns: the same with at most one turn of each recording, by model id.
+        turns: ``seconds`` by model id, with at most one turn of each recording.
     """
 
     def __init__(self, turn_seconds: float) -> None:

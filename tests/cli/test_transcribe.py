@@ -315,6 +315,15 @@ def test_a_run_that_is_stopped_leaves_whole_files_only(transcribe, golden, archi
     assert len(list(out.rglob("*.txt"))) == 63
 
 
+def test_a_transcript_may_have_the_longest_name_of_a_file(transcribe, clips, tmp_path):
+    recording = tmp_path / f"{'ä' * 125}.wav"  # 254 bytes
+    shutil.copy(clips[0], recording)
+
+    assert transcribe("--output-dir", str(tmp_path / "out"), str(recording)) == 0
+
+    assert set(written(tmp_path / "out")) == {f"{'ä' * 125}.txt"}
+
+
 def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
     (tmp_path / "x").mkdir()
     for place in ("x/a.wav", "x/a.wave", "x/b.wav"):
