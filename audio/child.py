@@ -70,19 +70,21 @@ def _confine(memory_bytes: int) -> None:
 
 def _limit(resource_kind: int, most: int) -> None:
     """Set a limit that cannot be raised; a lower one of the system stays, because raising it needs privileges."""
-    _, highest = resource.getrlimit(resource_kind)
-    if highest != resource.RLIM_INFINITY:
-        most = min(most, highest)
+    most, _ = _within(resource_kind, most)
     resource.setrlimit(resource_kind, (most, most))
+
+
+def _within(resource_kind: int, most: int) -> tuple[int, int]:
+    """Return a limit, lowered to the highest that the system allows, and the highest."""
+    _, highest = resource.getrlimit(resource_kind)
+    return (most if highest == resource.RLIM_INFINITY else min(most, highest)), highest
 
 
 def _limit_processor_time(seconds: int) -> None:
     """Have the system end this process after ``seconds`` more of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    most, (_, highest) = int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.getrlimit(resource.RLIMIT_CPU)
-    if highest != resource.RLIM_INFINITY:
-        most = min(most, highest)
-    resource.setrlimit(resource.RLIMIT_CPU, (most, highest))  # the next file gets more
+    most = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, _within(resource.RLIMIT_CPU, most))  # the next file gets more
 
 
 if __name__ == "__main__":

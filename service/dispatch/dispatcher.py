@@ -316,9 +316,7 @@ class Dispatcher:
             self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
-                if self._abandoned:
-                    self._give_up(utterance, self._abandoned())
-                elif utterance.engines_lost > 1:
+                if utterance.engines_lost > 1 and not self._abandoned:
                     self._give_up(utterance, EngineLostError("The engine was lost twice with this request."))
                 else:
                     self._run_alone(utterance)

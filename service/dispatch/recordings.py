@@ -131,7 +131,9 @@ class Recordings:
         joiner = Joiner()
         try:
             while (part := await begun.get()) is not None:
-                yield await _joined(joiner, request.cut_recording, *part)
+                answer = await _joined(joiner, request.cut_recording, *part)
+                under_way.remove(part[0])
+                yield answer
             await beginning
         finally:
             # All before the wait, which may be cancelled itself.
@@ -162,7 +164,6 @@ class Recordings:
                     raise
                 task = self._begun(request, cut, window, room)
                 under_way.add(task)
-                task.add_done_callback(under_way.discard)
                 begun.put_nowait((task, cut))
 
     async def _transcribe_whole(self, request: _Request) -> Answer:

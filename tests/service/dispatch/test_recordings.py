@@ -1,6 +1,7 @@
 """Recordings become utterances, and utterances one transcript."""
 
 import asyncio
+import gc
 import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
@@ -53,6 +54,16 @@ def front(timeout: float = 60.0, max_queued_audio_seconds: float = 1000.0):
     return dispatching, engine, Recordings(LocalQueue(dispatching), timeout=timeout, metrics=metrics), metrics
 
 
+async def assert_first_comes(answers, dispatching, engine) -> None:
+    """The answer of the first part is there as soon as the engine has it."""
+    first = asyncio.ensure_future(anext(answers))
+    await settle()
+    engine.answer(dispatching)
+    await settle()
+    assert first.done()
+    assert first.result().transcript.text == "1.0"
+
+
 async def collect(answers) -> list:
     return [answer async for answer in answers]
 
@@ -100,12 +111,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
         await dispatching.window.acquire(20 * RATE)  # another recording's
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
             async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
-                first = asyncio.ensure_future(anext(answers))
-                await settle()
-                engine.answer(dispatching)
-                await settle()
-                assert first.done()
-                assert first.result().transcript.text == "1.0"
+                await assert_first_comes(answers, dispatching, engine)
 
         assert dispatching.window._held == 20 * RATE
         await dispatching.window.acquire(5 * RATE)  # the queue is empty
@@ -119,12 +125,7 @@ def test_an_answer_does_not_wait_until_the_next_cut_is_found(monkeypatch):
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
             arriving = replace(source, growth=Growth(30 * RATE))
             async with aclosing(recordings.transcribe(arriving, "me", LANE)) as answers:
-                first = asyncio.ensure_future(anext(answers))
-                await settle()
-                engine.answer(dispatching)
-                await settle()
-                assert first.done()
-                assert first.result().transcript.text == "1.0"
+                await assert_first_comes(answers, dispatching, engine)
 
     asyncio.run(scenario())
 
@@ -243,6 +244,29 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
         assert dispatching.admission.backlog.seconds == 0
         assert dispatching.window._held == 0
         assert metrics.audio_seconds.labels("error", "m")._value.get() == 60
+
+    asyncio.run(scenario())
+
+
+def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_logged(monkeypatch):
+    async def scenario() -> None:
+        unretrieved = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
+        dispatching, engine, recordings, _ = front()
+        with recorded(monkeypatch, 40, (1, 5), (10, 15), (20, 25)) as source:
+            async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
+                first = asyncio.ensure_future(anext(answers))
+                await settle()
+                engine.answer(dispatching)
+                await first
+                dispatching.abandon(lambda: TranscriptionFailedError("it failed"))
+                dispatching.engine_lost(engine, "exit")
+                await settle()
+                with pytest.raises(TranscriptionFailedError):
+                    await anext(answers)
+        gc.collect()
+        await settle()
+        assert not unretrieved
 
     asyncio.run(scenario())
 
