@@ -58,10 +58,14 @@ class Staging:
             raise ValueError(f"batch {batch} has no room: {len(self._free)} free slots of {self._slot_samples} samples")
         offset = self._taken[batch] = self._free.pop()
         items = []
-        for samples in utterances:
-            self._memory[offset : offset + len(samples)] = samples
-            items.append(Item(offset, len(samples)))
-            offset += len(samples)
+        try:
+            for samples in utterances:
+                self._memory[offset : offset + len(samples)] = samples
+                items.append(Item(offset, len(samples)))
+                offset += len(samples)
+        except Exception:
+            self.free(batch)
+            raise
         return items
 
     def free(self, batch: int) -> None:

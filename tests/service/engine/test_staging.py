@@ -53,6 +53,15 @@ def test_a_batch_without_room_is_an_error_of_the_front(memory):
         staging.write(2, [np.zeros(1, np.float32)])
 
 
+def test_a_batch_that_cannot_be_copied_leaves_its_slot_free(memory):
+    staging = Staging(memory, slots=1, slot_samples=4)
+
+    with pytest.raises(ValueError, match="broadcast"):
+        staging.write(1, [np.zeros(2, np.float32), np.zeros((2, 3), np.float32)])
+
+    staging.write(2, [np.zeros(4, np.float32)])
+
+
 def test_the_engine_cannot_write_to_the_fronts_audio(memory):
     (item,) = Staging(memory, slots=1, slot_samples=4).write(1, [np.zeros(4, np.float32)])
 
