@@ -16,7 +16,7 @@ from service.dispatch.errors import DrainingError, ModelNotReadyError, Overloade
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
 _ROUNDING = 1e-3  # seconds that sums may be wrong by
-_RETRY_AFTER = (1, 60)  # clients ignore longer waits, and a shorter wait would have them hammer the service
+_RETRY_AFTER = (1, 60)  # older clients ignore longer waits, and a shorter wait would have all hammer the service
 
 
 @dataclass(frozen=True, slots=True)

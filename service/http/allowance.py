@@ -15,7 +15,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 
 _MINUTE = 60.0
-# OpenAI's clients obey a Retry-After of up to a minute; with a longer one, older ones retry after a second.
+# All of OpenAI's clients obey a Retry-After of up to a minute; with a longer one, older ones retry after a second.
 _CLIENTS_WAIT = 60
 
 
