@@ -63,7 +63,7 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identif
 
     Args:
         fields: the form.
-        languages: the model's languages.
+        languages: the model's languages; those that the form says are possible have priority.
         identifies: whether the spoken language will be identified if none is named.
 
     Raises:
@@ -73,14 +73,15 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identif
         raise _unsupported("target_language", "Translations are into English; transcriptions take other targets.")
     if identifies:
         return fields.model_copy(update={"target_language": ENGLISH})
-    foreign = [language for language in languages if language != ENGLISH]
+    possible = fields.languages or languages
+    foreign = set(possible) - {ENGLISH}
     if fields.language is None and len(foreign) != 1:
         raise RequestError(
-            f"The model needs the spoken language: set language, to one of {', '.join(languages)}.",
+            f"The model needs the spoken language: set language, to one of {', '.join(possible)}.",
             code=ErrorCode.MISSING_REQUIRED_PARAMETER,
             param="language",
         )
-    spoken = fields.language or foreign[0]
+    spoken = fields.language or foreign.pop()
     return fields.model_copy(update={"language": spoken, "target_language": ENGLISH})
 
 

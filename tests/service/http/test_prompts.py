@@ -85,10 +85,13 @@ def test_a_translation_is_from_the_only_foreign_language_or_the_one_named():
     assert into_english(fields(), ["en", "de"]).language == "de"
     assert into_english(fields(language="fr"), ["en", "de", "fr"]).language == "fr"
     assert into_english(fields(language="fr"), ["en", "fr"]).target_language == "en"
+    assert into_english(fields(languages=["de", "en", "de"]), ["en", "de", "fr"]).language == "de"
 
 
 def test_a_translation_from_one_of_several_languages_must_name_it():
     assert refusal(into_english, fields(), ["en", "de", "fr"]) == ("missing_required_parameter", "language")
+    with pytest.raises(RequestError, match=r"to one of de, fr\."):
+        into_english(fields(languages=["de", "fr"]), ["en", "de", "fr", "es"])
 
 
 def test_a_translation_is_into_english():
