@@ -186,7 +186,8 @@ async def create_job(request: Request) -> Response:
             )
         except StoreFullError as error:
             raise _full(error) from None
-        return JSONResponse(job.described(), 202, {"location": f"/v1/audio/jobs/{job.id}"})
+        # Relative to this request's URL, so that it is right behind a proxy that adds a prefix.
+        return JSONResponse(job.described(), 202, {"location": f"jobs/{job.id}"})
 
 
 @router.get("", responses=_ERRORS)

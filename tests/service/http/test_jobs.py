@@ -78,7 +78,8 @@ def create(service: ThreadedServer, samples=SECOND, **fields: str) -> httpx.Resp
 def created(service: ThreadedServer, samples=SECOND, **fields: str) -> str:
     answer = create(service, samples, **fields)
     assert answer.status_code == 202, answer.text
-    assert answer.headers["location"] == f"{JOBS}/{answer.json()['id']}"
+    behind_a_proxy = httpx.URL(f"http://proxy/prefix{JOBS}").join(answer.headers["location"])
+    assert behind_a_proxy.path == f"/prefix{JOBS}/{answer.json()['id']}"
     return answer.json()["id"]
 
 
