@@ -1,4 +1,4 @@
-"""The memory of a run: its peak, and whether it was too little."""
+"""The peak memory of a run."""
 
 import resource
 import sys
@@ -20,8 +20,3 @@ def peak_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether PyTorch raised this because memory is full; on a CPU, only its message tells."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -18,8 +18,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from models.memory import is_out_of_memory
 from training.errors import ResumeError, TrainingError
-from training.memory import is_out_of_memory
 from training.sampler import Position
 
 # What a damaged file may raise.

@@ -30,6 +30,7 @@ from models import (
 from models.cpu import processor
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
+from models.memory import is_out_of_memory
 from models.precision import dtype_of_identifier
 from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
@@ -204,7 +205,7 @@ class DeviceRecognizer(ABC):
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             torch.cuda.empty_cache()
             return FailureKind.OUT_OF_MEMORY
         if isinstance(error, NotFiniteError) and self._sanity.is_lost:
@@ -376,11 +377,6 @@ def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
             f"{path} has changed since it was loaded: requests would be answered by two models; start the service again"
         )
     return str(path), found
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether memory ran out: on the GPU, in Python, or in torch's host allocator, which has no own error."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def _device(name: str) -> torch.device:
