@@ -638,32 +638,20 @@ def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(browser, ser
     assert browser.run(FOCUSED) == "Transcript"
 
 
-def test_a_recording_that_was_refused_can_be_tried_again(browser, clip):
+def test_a_recording_that_was_refused_says_when_to_try_again_and_then_succeeds(browser, clip):
     with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
         visit(browser, service)
         with held_engine(service):
             pool.submit(service.post, **form(wav(SAMPLES)))
             wait_for(lambda: service.metric(IN_FLIGHT) == 1)
             choose(browser, clip)
-            browser.wait_text("#error", "(overloaded)")
+            browser.wait_text("#error", "(overloaded) Try again in 1 s.")
         wait_for(lambda: service.metric(IN_FLIGHT) == 0)
 
         browser.click("[aria-label='Try again: clip.wav']")
 
         browser.wait_text("#status", "transcribed in")
         assert browser.text("#error") == ""
-
-
-def test_overload_shows_when_to_try_again(browser, clip):
-    with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
-        visit(browser, service)
-        with held_engine(service):
-            pool.submit(service.post, **form(wav(SAMPLES)))
-            wait_for(lambda: service.metric(IN_FLIGHT) == 1)
-
-            choose(browser, clip)
-
-            browser.wait_text("#error", "(overloaded) Try again in 1 s.")
 
 
 def test_a_key_is_asked_for_and_used(browser, clip):
