@@ -9,7 +9,7 @@ import { shade, Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
 
 const AT_ONCE = 4; // recordings that are sent at the same time; the others wait here
-const LOADING_MS = 2000; // after which a model that was loading is looked for again
+const LOOK_MS = 2000; // after which models are looked for again, if one was loading or there was no answer
 
 const element = (id) => document.getElementById(id);
 
@@ -36,7 +36,7 @@ const options = () => ({
 let shown = null; // the recording whose transcript is shown
 let playable = null; // the recording that the player has
 let models = []; // the served models, with what they can do
-let lookingAgain; // the timer of the next look for a model that is loading
+let lookingAgain; // the timer of the next look for models
 const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
 const downloading = new Map(); // what aborts the download under way of a recording
@@ -198,12 +198,19 @@ function showCancel() {
  * A model that is not in memory can be chosen, because a request loads it; one that is still loading cannot yet.
  */
 async function offerModels() {
-  models = await servedModels(key()).catch(() => models); // one lost answer is no reason to lose what was chosen
+  let isLost = false;
+  try {
+    models = await servedModels(key());
+  } catch ({ code }) {
+    // One lost answer is no reason to lose what was chosen. A key that is entered looks by itself.
+    isLost = code !== "invalid_api_key";
+  }
   clearTimeout(lookingAgain);
   offer("model", models.map(({ id, steno: { state } }) => [id, named(id, state), state === "loading"]));
   element("choice").hidden = models.length < 2;
   offerOptions();
-  if (models.some(({ steno }) => steno.state === "loading")) lookingAgain = setTimeout(offerModels, LOADING_MS);
+  const isLoading = models.some(({ steno }) => steno.state === "loading");
+  if (isLost || isLoading) lookingAgain = setTimeout(offerModels, LOOK_MS);
 }
 
 function named(id, state) {

@@ -223,18 +223,32 @@ def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
         ]
 
 
+# The next time that the page asks for the models, it gets no answer.
+LOSE_A_LIST = (
+    "const ask = window.fetch;"
+    "window.looks = 0;"
+    "window.fetch = (path, ...rest) => path === 'v1/models' && !looks++ ? Promise.reject(new TypeError('lost'))"
+    " : ask(path, ...rest)"
+)
+
+
+def test_the_first_list_of_models_is_asked_for_again_if_it_is_lost(browser):
+    with serving(model=None, models="first.nemo,second.nemo") as service:
+        script = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=LOSE_A_LIST)
+        visit(browser, service)
+        browser.devtools("Page.removeScriptToEvaluateOnNewDocument", **script)
+
+        assert offered_models(browser) == [["first", False], ["second", False]]
+        assert browser.run("return looks") == 2
+
+
 def test_a_lost_list_of_models_changes_nothing_and_is_asked_for_again(browser):
     models = {"models": "first.nemo,second.nemo,endless"}
     with serving(model=None, wait_ready=False, **models) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"].get("second") == "ready")
         browser.open(f"http://127.0.0.1:{service.server.port}/")
         before = offered_models(browser)
-        browser.run(
-            "const ask = window.fetch;"
-            "window.looks = 0;"
-            "window.fetch = (path, ...rest) => path === 'v1/models' && !looks++ ? Promise.reject(new TypeError('lost'))"
-            " : ask(path, ...rest)"
-        )
+        browser.run(LOSE_A_LIST)
         browser.type("#model", "second")
 
         wait_for(lambda: browser.run("return looks") > 0)
