@@ -113,29 +113,29 @@ class DeviceRecognizer(ABC):
         measure its speed, some buckets are enough, and clients wait while a lost engine is replaced.
         """
         noise = np.random.default_rng(_WARMUP_SEED)
-        if self._load.batch_seconds is None:
-            yield from self._measure_budget(noise)
-        while not (yield from self._fits_warm(noise)):
+        is_new = self._load.batch_seconds is None and (yield from self._measure_budget(noise))
+        while self._may_shrink:
+            if (yield from self._fits(self._run_buckets(noise))):
+                break
             extra = {"model": self._load.model, "batch_seconds": self.batch_seconds}
             log.warning("the batch budget does not fit the device", extra=extra)
             self.batch_seconds = max(self.batch_seconds / 2, *self.padded_seconds)
+        else:
+            yield from self._run_buckets(noise)
+        if is_new:  # one that was kept stays: the memory may have been short for a while only
+            BudgetCache().keep(self._setup, self.batch_seconds)
 
-    def _fits_warm(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
-        """Run the batches of a warm-up; return False if they do not fit, but a smaller budget may.
+    @property
+    def _may_shrink(self) -> bool:
+        """Whether a smaller budget may be tried if this one does not fit.
 
         A measured budget may not fit: it was found before all graphs were captured, or with more free memory.
         """
-        on_gpu = self._device.type == "cuda"
-        is_least = not on_gpu or self._load.batch_seconds is not None or self.batch_seconds <= max(self.padded_seconds)
-        try:
-            yield from self._run_buckets(noise, on_gpu=on_gpu)
-        except Exception as error:
-            if not is_least and self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
-                return False
-            raise
-        return True
+        is_gpu = self._device.type == "cuda"
+        return is_gpu and self._load.batch_seconds is None and self.batch_seconds > max(self.padded_seconds)
 
-    def _run_buckets(self, noise: np.random.Generator, *, on_gpu: bool) -> Iterator[tuple[float, float]]:
+    def _run_buckets(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
+        on_gpu = self._device.type == "cuda"
         lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
@@ -145,16 +145,18 @@ class DeviceRecognizer(ABC):
                 for rows in sizes:
                     yield self._run(samples[:rows], decoder)
 
-    def _measure_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
-        """Measure the batch budget, unless it is known; yield audio-seconds and seconds of each batch run for it."""
-        cache = BudgetCache()
-        if (known := cache.find(self._setup)) is not None:
+    def _measure_budget(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
+        """Measure the batch budget, unless it is known; return whether it was measured.
+
+        Yields the audio-seconds and the seconds of each batch run for it.
+        """
+        if (known := BudgetCache().find(self._setup)) is not None:
             self.batch_seconds = known
-            return
+            return False
         if self._device.type == "cuda":
             largest = max(self.padded_seconds)
             self.batch_seconds = yield from largest_that_fits(
-                self.batch_seconds, largest, lambda budget: self._fits(budget, noise)
+                self.batch_seconds, largest, lambda budget: self._fits(self._run_largest(budget, noise))
             )
         else:
             took: dict[int, float] = {}
@@ -162,21 +164,24 @@ class DeviceRecognizer(ABC):
                 step = self._run(self._noise(noise, rows, _KNEE_SECONDS), None)
                 yield step
                 if step[1] > _KNEE_PATIENCE:  # the fixed cost of a batch is small for such a model
-                    return
+                    return False
                 took[rows] = min(step[1], took.get(rows, step[1]))
             knee_seconds = knee(took[1], took[_KNEE_ROWS], _KNEE_ROWS, _KNEE_SECONDS)
             # Bounded, because a knee measured on a busy machine may be wrong, and requests wait while a batch runs.
             self.batch_seconds = min(max(knee_seconds, _LEAST_CPU_BATCH_SECONDS), 2 * self.batch_seconds)
-        cache.keep(self._setup, self.batch_seconds)
         log.info("measured a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
+        return True
 
-    def _fits(self, budget: float, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
-        """Run the largest batches of a budget, and return whether they fit the device."""
+    def _run_largest(self, budget: float, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
+        for seconds in sorted(self.padded_seconds, reverse=True):
+            samples = self._noise(noise, most_rows(budget, seconds), seconds)
+            for decoder in self._decoders:
+                yield self._run(samples, decoder)
+
+    def _fits(self, batches: Iterator[tuple[float, float]]) -> Generator[tuple[float, float], None, bool]:
+        """Run batches, and return whether they fit the device."""
         try:
-            for seconds in sorted(self.padded_seconds, reverse=True):
-                samples = self._noise(noise, most_rows(budget, seconds), seconds)
-                for decoder in self._decoders:
-                    yield self._run(samples, decoder)
+            yield from batches
         except Exception as error:
             if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
                 return False

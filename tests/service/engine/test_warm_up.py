@@ -36,11 +36,13 @@ class ShapeModel:
     searches: set[tuple[int, int]] = field(default_factory=set)
     graphs: set[tuple[int, int]] = field(default_factory=set)
     room: float = float("inf")
+    room_with_graphs: float = float("inf")
 
     def info(self):
         return {"family": "stub"}
 
     def prepare(self, rows, samples):
+        self.room = min(self.room, self.room_with_graphs)
         self.graphs |= {(most, samples) for most in graph_rows(min(rows, int(MOST_SECONDS * RATE) // samples))}
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
@@ -124,10 +126,25 @@ def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path
     assert engine.batch_seconds == 480.0
     warned = [record.batch_seconds for record in caplog.records if record.levelname == "WARNING"]
     assert warned == [1920.0, 960.0]  # what did not fit
+    later = recognizer([2.0, 8.0, 32.0], None)
+    list(later.warm_up())
+    assert later.batch_seconds == 1920.0  # the memory may be free again
     told = recognizer([2.0, 8.0, 32.0], 1000.0)
     told._model.room = 600.0
     with pytest.raises(torch.OutOfMemoryError):  # what the operator says, holds
         list(told.warm_up())
+
+
+def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for start in range(2):
+        engine = recognizer([2.0, 8.0, 32.0], None)
+        engine._model.room_with_graphs = 600.0
+        caplog.clear()
+        list(engine.warm_up())
+
+        assert engine.batch_seconds == 480.0
+        assert any(record.levelname == "WARNING" for record in caplog.records) is (start == 0)
 
 
 def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
