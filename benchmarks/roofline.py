@@ -8,11 +8,13 @@ Texts are written beside the device and cost it nothing.
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from benchmarks.random_model import ENCODERS, LABELS, published_config
 from models.config import ConformerConfig
+from models.features import FRAMES_OF_BLOCK
 
 # Bytes of a value: those that stages are calculated with, and those of each dtype.
 _VALUE = 2
@@ -25,7 +27,7 @@ _SECONDS_A_KERNEL = 2.5e-6
 # Of a large product and of a long copy: 795 of 989 TFLOP/s and 3.0 of 3.35 TB/s were published for an H100; products of
 # an encoder are smaller.
 _SHARE_OF_OPERATIONS, _SHARE_OF_BYTES = 0.7, 0.88
-_FFT_KERNELS = 15
+_KERNELS_OF_FEATURES, _KERNELS_OF_BLOCK = 25, 7
 _LABELS_A_SECOND = 4
 # Steps of a look-ahead for a second of audio in a batch of 128 clips of 10 s (simulated, four labels a second).
 _STEPS_A_SECOND = {"rnnt": 6.0, "tdt": 4.6}
@@ -151,8 +153,9 @@ def encoder_stages(config: ConformerConfig, batch: int, seconds: float) -> Itera
     yield Stage(
         "features",
         features * (2 * bins * config.mels + 5 * 512 * 9),
-        batch * seconds * _SAMPLE_RATE * 4 + 3 * features * bins * 4 + 2 * features * config.mels * 4,
-        _FFT_KERNELS,
+        # Eight times the samples, twelve times the bands; spectra stay in the cache, in blocks.
+        (8 * batch * seconds * _SAMPLE_RATE + 12 * features * config.mels) * 4,
+        _KERNELS_OF_FEATURES + _KERNELS_OF_BLOCK * math.ceil(features / FRAMES_OF_BLOCK),
         is_exact=True,
     )
     yield _subsampling(config, features, frames)

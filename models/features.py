@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from models.config import FeatureConfig
 from models.masking import unpadded, valid_positions
+from models.precision import exact_products
 
 # Added to the deviation, so that a constant band gives zeros and not NaN.
 _DEVIATION_OFFSET = 1e-5
@@ -20,11 +21,14 @@ _BREAK_HZ = 1000.0
 _BREAK_MEL = _BREAK_HZ / _HZ_PER_MEL
 _LOG_STEP = math.log(6.4) / 27
 
+# Frames that a GPU transforms at once: enough to fill it, and few enough for its cache (17 MB of 512 values each).
+FRAMES_OF_BLOCK = 8192
+
 
 class LogMelFeatures(nn.Module):
     """Turns waveforms into mel bands of log power, each normalised over its own clip.
 
-    Always float32, also under autocast: rounding here costs accuracy.
+    Always float32, also under autocast and with tf32: rounding here costs accuracy.
     """
 
     def __init__(self, config: FeatureConfig, window: Tensor | None = None, mel_bank: Tensor | None = None) -> None:
@@ -56,7 +60,7 @@ class LogMelFeatures(nn.Module):
             hop.
         """
         columns = max(1, waveforms.size(1) // self.config.hop)
-        with torch.autocast(waveforms.device.type, enabled=False):
+        with torch.autocast(waveforms.device.type, enabled=False), exact_products():
             if waveforms.device.type != "cpu" or waveforms.size(0) == 0:
                 features = self._normalized(waveforms, lengths, columns)
             else:
@@ -89,17 +93,48 @@ class LogMelFeatures(nn.Module):
 
     def _log_mel(self, waveforms: Tensor, columns: int) -> Tensor:
         half = self.config.fft_size // 2
-        spectrum = torch.stft(
-            pad(waveforms, (half, half)),
-            n_fft=self.config.fft_size,
-            hop_length=self.config.hop,
-            win_length=self.config.window,
-            window=self.window,
-            center=False,
-            return_complex=True,
-        )[:, :, :columns]
-        power = spectrum.real.square() + spectrum.imag.square()
-        return torch.log(self.mel_bank @ power + self.config.log_offset)
+        padded = pad(waveforms, (half, half))
+        mel_power = mel_power_by_blocks if padded.device.type == "cuda" else mel_power_at_once
+        mels = mel_power(padded, self.window, self.mel_bank, self.config)
+        return torch.log(mels[:, :, :columns] + self.config.log_offset)
+
+
+def mel_power_at_once(waveforms: Tensor, window: Tensor, mel_bank: Tensor, config: FeatureConfig) -> Tensor:
+    """Return the power of each mel band in each frame, [batch, mels, frames].
+
+    Args:
+        waveforms: [batch, samples], at least ``fft_size`` samples.
+        window: [window], applied to the middle of each ``fft_size`` samples.
+        mel_bank: weights of the bands, [mels, fft_size / 2 + 1].
+        config: the configuration of the front end.
+    """
+    spectrum = torch.stft(
+        waveforms, config.fft_size, config.hop, config.window, window, center=False, return_complex=True
+    )
+    return mel_bank @ _power(spectrum)
+
+
+def mel_power_by_blocks(waveforms: Tensor, window: Tensor, mel_bank: Tensor, config: FeatureConfig) -> Tensor:
+    """Return what ``mel_power_at_once`` returns, and a few more frames, from transforms of a fixed number of frames.
+
+    A GPU's library makes a plan for each number of frames, which takes time and memory; it keeps a bounded number of
+    plans, and may drop one that a CUDA graph still uses. The spectra of a block stay in the GPU's cache.
+    """
+    (batch, samples), hop, size = waveforms.shape, config.hop, config.fft_size
+    hops = math.ceil(samples / hop)
+    frames = max(1, math.ceil(batch * hops / FRAMES_OF_BLOCK)) * FRAMES_OF_BLOCK
+    # All rows as one signal. Frames that begin at the end of a row reach into the next one; they are not needed.
+    signal = pad(waveforms, (0, hops * hop - samples)).flatten()
+    signal = pad(signal, (0, (frames - 1) * hop + size - len(signal)))
+    margin = (size - config.window) // 2
+    window = pad(window, (margin, size - config.window - margin))
+    blocks = torch.split(signal.unfold(0, size, hop), FRAMES_OF_BLOCK)
+    mels = torch.cat([_power(torch.fft.rfft(block * window)) @ mel_bank.T for block in blocks])
+    return mels[: batch * hops].view(batch, hops, len(mel_bank)).mT
+
+
+def _power(spectrum: Tensor) -> Tensor:
+    return spectrum.real.square() + spectrum.imag.square()
 
 
 def _normalize(log_mel: Tensor, frames: Tensor) -> Tensor:

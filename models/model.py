@@ -33,7 +33,6 @@ from models.precision import (
     checked_precision,
     default_dtype,
     dtype_of_identifier,
-    exact_products,
     warn_of_slow_dtype,
 )
 from models.prompt import Prompt
@@ -482,8 +481,7 @@ class Model(DeviceModel):
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         if self._writer:
             waveforms, lengths = self._writer.lengthened(waveforms, lengths)
-        with exact_products(self.precision):
-            features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
+        features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
         return features
 
     def _choose_searches(self) -> None:

@@ -113,17 +113,14 @@ def round_products(device: torch.device, precision: Precision) -> None:
 
 
 @contextmanager
-def exact_products(precision: Precision) -> Iterator[None]:
+def exact_products() -> Iterator[None]:
     """Multiply in full float32 in the block, even with tf32, because features need it."""
-    if precision != "tf32":
-        yield
-        return
-    matmul, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    matmul.allow_tf32 = convolutions.allow_tf32 = False
+    matmul = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, False
     try:
         yield
     finally:
-        matmul.allow_tf32 = convolutions.allow_tf32 = True
+        matmul.allow_tf32 = before
 
 
 def check_range(network: nn.Module) -> None:

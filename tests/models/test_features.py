@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.config import FeatureConfig
-from models.features import LogMelFeatures, slaney_mel_bank
+from models.features import (
+    FRAMES_OF_BLOCK,
+    LogMelFeatures,
+    mel_power_at_once,
+    mel_power_by_blocks,
+    slaney_mel_bank,
+)
 from tests.models import golden_data as golden
 from tests.models.checkpoint.nemo_files import golden_tensors
 
@@ -105,6 +111,37 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(lengths, extra, garbage)
         alone, _ = front_end(waveform[None], torch.tensor([len(waveform)]))
         torch.testing.assert_close(row[:, :count], alone[0, :, :count], rtol=0, atol=1e-4)
         assert (row[:, count:] == 0).all()
+
+
+@given(
+    samples=st.integers(1024, 3000),
+    rows=st.integers(1, 3),
+    shape=st.sampled_from([(400, 160, 512), (320, 160, 512), (400, 128, 1024), (399, 7, 512), (512, 512, 512)]),
+)
+@example(samples=30_000, rows=3, shape=(400, 7, 512))  # several blocks
+@settings(max_examples=40, deadline=None)
+def test_blocks_of_frames_give_the_bands_of_all_at_once(samples, rows, shape):
+    window, hop, fft_size = shape
+    own = config(window=window, hop=hop, fft_size=fft_size)
+    front_end = LogMelFeatures(own)
+    parts = noise(rows * samples).view(rows, samples), front_end.window, front_end.mel_bank, own
+
+    by_blocks, at_once = mel_power_by_blocks(*parts), mel_power_at_once(*parts)
+
+    torch.testing.assert_close(by_blocks[:, :, : at_once.size(2)], at_once)
+
+
+def test_all_blocks_have_one_shape(monkeypatch):
+    shapes = set()
+    rfft = torch.fft.rfft
+    monkeypatch.setattr(torch.fft, "rfft", lambda block: shapes.add(block.shape) or rfft(block))
+    front_end = LogMelFeatures(config())
+
+    for rows, samples in ((1, 700), (3, 16_000), (5, 400_000)):
+        waveforms = noise(rows * samples).view(rows, samples)
+        mel_power_by_blocks(waveforms, front_end.window, front_end.mel_bank, front_end.config)
+
+    assert shapes == {(FRAMES_OF_BLOCK, 512)}
 
 
 def test_a_single_frame_gives_zeros():
