@@ -15,7 +15,7 @@ from models.cpu import fuses_swish_well, pack, packed_product
 Activation = Literal["none", "relu", "swish"]
 
 # Fewer weights are not worth it, because the call takes longer than an ordinary one.
-_LEAST_WEIGHTS = 2**18
+_LEAST_WEIGHTS = 2**15
 
 
 class PackedLinear(nn.Module):

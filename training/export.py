@@ -39,6 +39,7 @@ def export_nemo(
     state: Mapping[str, Tensor],
     front_end: LogMelFeatures,
     dropout: float,
+    aligner: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write a model, its weights in half precision.
 
@@ -49,6 +50,7 @@ def export_nemo(
         state: its weights, under the names of ``Network``.
         front_end: its front end, whose window and mel bands are written too.
         dropout: its dropout in training, for further training.
+        aligner: the files of its aligner, by name; None if it has none.
 
     Raises:
         OSError: if it cannot be written.
@@ -57,7 +59,7 @@ def export_nemo(
     torch.save(_tensors(config, state, front_end), weights)
     document = yaml.safe_dump(nemo_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
     files = {CONFIG_FILE: document.encode(), WEIGHTS_FILE: weights.getvalue(), **tokenizer_files(vocabulary)}
-    _write_archive(path, files)
+    _write_archive(path, {**(aligner or {}), **files})
 
 
 def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from models.checkpoint import Checkpoint
+from models.checkpoint import Checkpoint, CheckpointError
+from models.checkpoint.nemo.file import aligner_files
 from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.attention_vocabulary import AttentionVocabulary
@@ -107,6 +108,8 @@ class Run:
         self.network = _network(recipe, self.config, posteriors).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
         self.front_end = _front_end(recipe, initial, self.config).to(device)
+        # The checkpoint with the aligner of the model that is tuned, if it has one.
+        self._aligned = recipe.initial if initial and initial.aligner and not recipe.shape else None
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
         if self.network.ctc and not posteriors and not recipe.objective.ctc:
@@ -192,16 +195,20 @@ class Run:
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:
-        """Write the averaged weights as a ``.nemo`` archive.
+        """Write the averaged weights as a ``.nemo`` archive, with the aligner of the model that is tuned.
 
         Raises:
             TrainingError: if it cannot be written.
         """
         state = without_teacher_heads(self.average.state)
         try:
-            export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout)
+            # Read only now, because it may be as large as the model.
+            aligner = aligner_files(self._aligned) if self._aligned else None
+            export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout, aligner)
         except OSError as error:
             raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
+        except CheckpointError as error:
+            raise TrainingError(f"{path} cannot be written: {error}") from error
 
 
 def has_state(folder: Path) -> bool:

@@ -21,12 +21,13 @@ class FrameBatchNorm(nn.BatchNorm1d):
         """Normalise ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
         if not self.training:
             return super().forward(frames)
-        real = valid[:, None].float()
-        count = self._summed(real.sum()).clamp(min=1)
-        frames = frames.float()
-        mean = self._summed((frames * real).sum(dim=(0, 2))) / count
-        centered = frames - mean[:, None]
-        variance = self._summed((centered.square() * real).sum(dim=(0, 2))) / count
+        padding = ~valid[:, None]
+        count = self._summed(valid.sum().float()).clamp(min=1)
+        # Filled, because times 0 a number that has overflowed would be NaN.
+        frames = frames.float().masked_fill(padding, 0.0)
+        mean = self._summed(frames.sum(dim=(0, 2))) / count
+        centered = (frames - mean[:, None]).masked_fill(padding, 0.0)
+        variance = self._summed(centered.square().sum(dim=(0, 2))) / count
         self._track(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
         scale = self.weight * (variance + self.eps).rsqrt()
         return centered * scale[:, None] + self.bias[:, None]

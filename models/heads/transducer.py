@@ -99,6 +99,7 @@ class Predictor(nn.Module):
     @torch.no_grad()
     def pack(self) -> None:
         """Prepare inference on a CPU, after ``fold``: pack the weights of a step, one product for each layer."""
+        assert self.label_gates is not None, "the predictor is folded"
         (_, first, *_), *others = self.lstm.all_weights
         if not is_worth_packing(first):
             return
@@ -107,8 +108,7 @@ class Predictor(nn.Module):
             for from_input, from_hidden, bias, other_bias in others
         )
         self.gates = nn.ModuleList([PackedLinear(first, None), *merged])
-        if self.label_gates is not None:
-            self.label_gates = self.label_gates.to(first.dtype)
+        self.label_gates = self.label_gates.to(first.dtype)
         del self.lstm
 
     def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -179,11 +179,17 @@ def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
 
 
 def if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
-    """Return the result of ``tried`` on a GPU; None elsewhere, and if it fails, which is logged."""
+    """Return the result of ``tried`` on a GPU; None elsewhere, and if it fails, which is logged.
+
+    Raises:
+        torch.OutOfMemoryError: if there is no room for the trial; a later one may have it.
+    """
     if device.type != "cuda":
         return None
     try:
         return tried()
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # noqa: BLE001  # a compiler has many kinds of errors
         # Another GPU or another Triton: slower, but correct.
         log.warning("no kernel of %s, plain operations do its work: %s", what, error)

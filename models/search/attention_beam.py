@@ -46,6 +46,8 @@ class BeamWriting(GreedyWriting):
         # Candidates for each text: one more than the beam, because a text that ends has the penalty of a shorter one.
         self._choices = min(texts + 1, decoder.vocabulary_size)
         self._scores = self._confidence.new_zeros(prompts.size(0) * texts)
+        # A step reads one cache and writes the other, and they change places; a graph has an even number of steps.
+        self._spare = decoder.cache(len(self._scores), self._last_position + 1)
         self._first_rows = texts * torch.arange(prompts.size(0), device=prompts.device)[:, None]
         self._is_later = torch.arange(texts, device=prompts.device) > 0
         self._is_worse = torch.arange(self._choices, device=prompts.device) > 0
@@ -93,14 +95,10 @@ class BeamWriting(GreedyWriting):
 
     def _reorder(self, rows: Tensor) -> None:
         """Replace the history of each row by that of ``rows``."""
-        for kept, dimension in (
-            (self._cache.keys, 1),
-            (self._cache.values, 1),
-            (self._tokens, 0),
-            (self._confidence, 0),
-        ):
-            kept.copy_(kept.index_select(dimension, rows))
-        for kept in (self._counts, self.active):
+        torch.index_select(self._cache.keys, 1, rows, out=self._spare.keys)
+        torch.index_select(self._cache.values, 1, rows, out=self._spare.values)
+        self._cache, self._spare = self._spare, self._cache
+        for kept in (self._tokens, self._confidence, self._counts, self.active):
             kept.copy_(kept[rows])
 
     def _ranked(self, sums: Tensor, counts: Tensor) -> Tensor:

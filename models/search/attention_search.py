@@ -89,7 +89,9 @@ class AttentionSearch:
     def _bytes(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> int:
         """Return the bytes of the keys and values of a size: those of its encoder frames and of its texts."""
         rows, frames, _, longest = size
-        values = 2 * self._config.layers * self._config.width * rows * self._config.beam * (frames + longest)
+        beam = self._config.beam
+        caches = 1 if beam == 1 else 2
+        values = 2 * self._config.layers * self._config.width * rows * beam * (frames + caches * longest)
         return values * dtype.itemsize
 
     def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:

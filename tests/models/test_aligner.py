@@ -1,8 +1,6 @@
 """A CTC model finds the times of words that another model wrote."""
 
-import tarfile
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from models.aligner import Aligner, KnownWords
 from models.tokenizers import CharacterTokenizer, Vocabulary
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
-from tests.models.checkpoint.nemo_files import CONFIG, TOKENIZER, WEIGHTS, archive, golden_members
+from tests.models.checkpoint.nemo_files import canary_with_aligner
 
 SECONDS = 0.08
 CTC = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
@@ -109,22 +107,9 @@ def test_a_text_that_has_no_room_in_its_utterance_has_no_times(frames):
     assert spans[1:] == [[(0.0, 0.08)], []]
 
 
-def with_aligner(path, name="fastconformer-ctc-bpe"):
-    """The golden Canary with a CTC model for times, packed as released ones are."""
-    members = golden_members(name)
-    config = members[CONFIG].replace(TOKENIZER.encode(), b"of_times_" + TOKENIZER.encode())
-    times = {"timestamps_asr_model_config.yaml": config, "timestamps_asr_model_weights.ckpt": members[WEIGHTS]}
-    return archive(path, all_members(CANARY) | times | {"of_times_" + TOKENIZER: members[TOKENIZER]})
-
-
-def all_members(path):
-    with tarfile.open(path) as tar:
-        return {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
-
-
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    return load_model(with_aligner(tmp_path_factory.mktemp("aligned") / "canary.nemo"))
+    return load_model(canary_with_aligner(tmp_path_factory.mktemp("aligned") / "canary.nemo"))
 
 
 def times_of(hypothesis):

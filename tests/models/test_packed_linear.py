@@ -52,9 +52,7 @@ def test_only_large_products_are_packed():
     class Other(nn.Linear):
         pass
 
-    module = nn.Sequential(
-        nn.Linear(WIDE, WIDE), nn.ReLU(), nn.Sequential(nn.Linear(WIDE, WIDE - 1)), Other(WIDE, WIDE)
-    )
+    module = nn.Sequential(nn.Linear(WIDE, WIDE), nn.ReLU(), nn.Sequential(nn.Linear(WIDE, 63)), Other(WIDE, WIDE))
     taken = sum(tensor.nbytes for tensor in module.parameters())
 
     _replace_products(module, PackedLinear.of, lambda linear: is_worth_packing(linear.weight))

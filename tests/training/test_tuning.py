@@ -14,8 +14,9 @@ import torch
 from models import load_model
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
+from tests.models.checkpoint.nemo_files import all_members, canary_with_aligner
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
-from training.errors import RecipeError
+from training.errors import RecipeError, TrainingError
 from training.loader import load
 from training.loop import train
 from training.recipe_file import read_recipe
@@ -106,6 +107,27 @@ def test_a_tuned_model_keeps_its_window_and_mel_bands(tmp_path):
     for found in (tuned.front_end, read_checkpoint(tmp_path / "tuned.nemo")):
         assert torch.equal(found.window, run.front_end.window)
         assert torch.equal(found.mel_bank, run.front_end.mel_bank)
+
+
+def test_a_tuned_canary_keeps_its_aligner(tmp_path):
+    initial = canary_with_aligner(tmp_path / "initial.nemo")
+
+    run_from(tmp_path, initial).export(tmp_path / "tuned.nemo")
+
+    before, after = all_members(initial), all_members(tmp_path / "tuned.nemo")
+    of_aligner = {name: content for name, content in before.items() if name.startswith(("timestamps_", "of_times_"))}
+    assert len(of_aligner) == 3
+    assert of_aligner.items() <= after.items()
+    assert load_model(tmp_path / "tuned.nemo").info()["capabilities"]["word_timestamps"] is True
+
+
+def test_a_tuned_canary_whose_checkpoint_is_gone_cannot_be_written(tmp_path):
+    initial = canary_with_aligner(tmp_path / "initial.nemo")
+    run = run_from(tmp_path, initial)
+    initial.unlink()
+
+    with pytest.raises(TrainingError, match=r"tuned.nemo cannot be written: there is no checkpoint at .*initial.nemo"):
+        run.export(tmp_path / "tuned.nemo")
 
 
 def test_a_model_is_tuned_with_a_teacher_too_whose_labels_have_a_head_of_their_own(tmp_path):

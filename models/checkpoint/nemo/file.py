@@ -1,6 +1,7 @@
 """Reading a ``.nemo`` file: NeMo's archive of a configuration, weights and a tokenizer."""
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from models.checkpoint.errors import (
     UnsupportedValueError,
 )
 from models.checkpoint.fit import Fit
-from models.checkpoint.nemo.archive import Archive, open_archive
+from models.checkpoint.nemo.archive import MAX_MEMBER_BYTES, Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo.identifier import parse_identifier
 from models.checkpoint.nemo.names import (
@@ -53,6 +54,7 @@ ALIGNER_CONFIG_FILE = "timestamps_asr_model_config.yaml"
 ALIGNER_WEIGHTS_FILE = "timestamps_asr_model_weights.ckpt"
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_TOKENIZER_BYTES = 16 * 2**20
+_NAMED_FILE = re.compile(r"nemo:([\w.-]+)")  # in a configuration, a file of the archive
 
 Subwords = TypeVar("Subwords")
 
@@ -83,6 +85,19 @@ def read_nemo_identifier(path: Path) -> IdentifierCheckpoint:
         window, mel_bank = _front_end(fit, config.features)
         fit.finish(ignored=is_training_of_identifier)
         return IdentifierCheckpoint(config, state, window, mel_bank)
+
+
+def aligner_files(path: Path) -> dict[str, bytes]:
+    """Return the files of a checkpoint's second model, as they are: configuration, weights, and what that names.
+
+    Raises:
+        CheckpointError: if they cannot be read.
+    """
+    with open_archive(path) as archive:
+        config = archive.read(ALIGNER_CONFIG_FILE, MAX_CONFIG_BYTES)
+        named = [name for name in _NAMED_FILE.findall(config.decode()) if name in archive]
+        files = {name: archive.read(name, MAX_MEMBER_BYTES) for name in (ALIGNER_WEIGHTS_FILE, *named)}
+        return {ALIGNER_CONFIG_FILE: config, **files}
 
 
 def _document(archive: Archive, name: str) -> dict[Any, Any]:

@@ -20,10 +20,15 @@ TOKENIZER = "tokenizer.model"
 CONFIGS = Path(__file__).parent / "configs"
 
 
+def all_members(path):
+    """The files of an archive, by base name."""
+    with tarfile.open(path) as tar:
+        return {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
 @cache
 def _golden_members(name):
-    with tarfile.open(GOLDEN / name / "model.nemo") as tar:
-        files = {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    files = all_members(GOLDEN / name / "model.nemo")
     members = {CONFIG: files[CONFIG], WEIGHTS: files[WEIGHTS]}
     for file, content in files.items():
         if file.endswith("_tokenizer.model"):  # a model of characters has none
@@ -76,6 +81,15 @@ def archive(path, members, *, gzipped=False, layout=tarfile.GNU_FORMAT):
             tar.addfile(info, io.BytesIO(content))
     path.write_bytes(gzip.compress(buffer.getvalue()) if gzipped else buffer.getvalue())
     return path
+
+
+def canary_with_aligner(path):
+    """The golden Canary with a CTC model for times, packed as released ones are."""
+    members = golden_members("fastconformer-ctc-bpe")
+    config = members[CONFIG].replace(TOKENIZER.encode(), b"of_times_" + TOKENIZER.encode())
+    times = {"timestamps_asr_model_config.yaml": config, "timestamps_asr_model_weights.ckpt": members[WEIGHTS]}
+    canary = all_members(GOLDEN / "canary-small" / "model.nemo")
+    return archive(path, canary | times | {"of_times_" + TOKENIZER: members[TOKENIZER]})
 
 
 def with_config(members, document):

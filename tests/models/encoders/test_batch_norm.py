@@ -1,5 +1,7 @@
 """In training, batch norm sees real frames only; in inference it is torch's own."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -22,20 +24,24 @@ def norms():
     return ours, plain
 
 
-def batch(lengths, extra):
+def batch(lengths, extra, nonsense=1e6):
     """Frames [batch, width, time] with nonsense in the padding, and which of them are real."""
     time = max(lengths) + extra
     valid = valid_positions(torch.tensor(lengths), time)
     generator = torch.Generator().manual_seed(len(lengths) + time)
     frames = 3 + 2 * torch.randn(len(lengths), WIDTH, time, generator=generator, dtype=torch.float64)
-    return frames.masked_fill(~valid[:, None], 1e6), valid
+    return frames.masked_fill(~valid[:, None], nonsense), valid
 
 
-@given(lengths=st.lists(st.integers(1, 12), min_size=2, max_size=5), extra=st.integers(0, 6))
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=2, max_size=5),
+    extra=st.integers(0, 6),
+    nonsense=st.sampled_from([1e6, math.inf, math.nan]),
+)
 @settings(max_examples=40, deadline=None)
-def test_training_equals_torchs_batch_norm_over_the_real_frames_alone(lengths, extra):
+def test_training_equals_torchs_batch_norm_over_the_real_frames_alone(lengths, extra, nonsense):
     ours, plain = norms()
-    frames, valid = batch(lengths, extra)
+    frames, valid = batch(lengths, extra, nonsense)
 
     out = ours(frames, valid).transpose(1, 2)[valid]
     expected = plain(frames.transpose(1, 2)[valid])
@@ -62,12 +68,13 @@ def test_a_batch_without_frames_gives_finite_statistics():
     assert all(value.isfinite().all() for value in ours.state_dict().values())
 
 
-def test_gradients_reach_the_frames_and_not_the_padding():
+@pytest.mark.parametrize("nonsense", [1e6, math.nan])
+def test_gradients_reach_the_frames_and_not_the_padding(nonsense):
     ours, _ = norms()
-    frames, valid = batch([3, 1], 2)
+    frames, valid = batch([3, 1], 2, nonsense)
     frames.requires_grad_()
 
-    (ours(frames, valid) * valid[:, None]).square().sum().backward()
+    ours(frames, valid).masked_fill(~valid[:, None], 0).square().sum().backward()
 
     assert (frames.grad.abs().sum(1) > 0).equal(valid)
 

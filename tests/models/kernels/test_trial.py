@@ -1,0 +1,26 @@
+"""A kernel that does not run is left out for good; one that found no memory is tried again."""
+
+import pytest
+import torch
+
+from models.kernels import if_it_runs
+
+GPU = torch.device("cuda")
+
+
+def failing(error):
+    def tried():
+        raise error
+
+    return tried
+
+
+def test_a_kernel_that_does_not_compile_is_left_out(caplog):
+    assert if_it_runs(failing(RuntimeError("no such instruction")), GPU, "sums") is None
+
+    assert "no kernel of sums, plain operations do its work: no such instruction" in caplog.text
+
+
+def test_a_trial_without_memory_says_nothing_of_the_kernel():
+    with pytest.raises(torch.OutOfMemoryError):
+        if_it_runs(failing(torch.OutOfMemoryError("no room")), GPU, "sums")
