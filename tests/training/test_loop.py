@@ -368,6 +368,18 @@ def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
     assert total.item() <= run.recipe.optimizer.max_norm * 1.01
 
 
+def test_silence_in_place_of_clips_changes_no_statistics_of_batch_norm(tmp_path):
+    run = new_run(tmp_path, batches=EIGHT_PARTS)
+    batches = load(run.sampler, run.examples, Position(), 8)
+    parts = [next(batches) for _ in range(8)]
+    spoken = [part for part in parts if not part.is_silence]
+
+    take_step(run, *parts)
+
+    assert 0 < len(spoken) < len(parts)
+    assert run.network.encoder.layers[0].convolution.batch_norm.num_batches_tracked == len(spoken)
+
+
 def test_a_step_is_taken_into_the_average(tmp_path):
     run = new_run(tmp_path)
     before = run.network.ctc.projection.weight.detach().clone()
