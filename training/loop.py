@@ -36,8 +36,8 @@ def train(
         clock: monotonic seconds.
 
     Raises:
-        TrainingError: if no clip can be used any more, or one of the dev set cannot; if the loss or its gradient is not
-            a finite number; if the state, the log or the best weights cannot be written.
+        TrainingError: if no clip can be used any more, or none of the dev set can be read; if the loss or its gradient
+            is not a finite number; if the state, the log or the best weights cannot be written.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)

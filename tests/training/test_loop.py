@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -505,6 +506,38 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
     assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
     assert lines[0].startswith("step 0: dev WER % ")
+
+
+def with_a_dev_set(folder, *names):
+    """A run with some golden clips, and files that are no recordings, as its dev set."""
+    manifest(folder)
+    rows = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["audio"].endswith("slt-1s.wav")]
+    rows += [{"audio": name, "duration": 1.0, "text": "nothing"} for name in names]
+    (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "garbage.wav").write_bytes(b"nothing that anyone could hear")
+    return new_run(folder, steps=2, dev={"manifest": "dev.jsonl", "every": 1})
+
+
+def test_a_clip_of_the_dev_set_that_cannot_be_read_is_named_once_counted_and_ends_no_run(tmp_path):
+    run = with_a_dev_set(tmp_path, "garbage.wav", "gone.wav")
+
+    lines = finish(run, word_errors=lambda text, _: (1, len(text.split())))
+
+    named = [line for line in lines if line.startswith("skipped: ")]
+    assert [re.sub(r".*/", "", line.split(" (")[0]) for line in named] == ["garbage.wav", "gone.wav"]
+    assert all(f"({tmp_path / 'dev.jsonl'}, line " in line for line in named)
+    measured = [line for line in log(tmp_path) if "wer" in line]
+    assert [line["dev_skipped"] for line in measured] == [2, 2, 2]
+    assert [line["wer"]["all"] for line in measured] == [0.5] * 3  # of "and then"
+
+
+def test_a_dev_set_of_which_no_clip_can_be_read_ends_a_run(tmp_path):
+    run = with_a_dev_set(tmp_path, "garbage.wav")
+    run.dev = run.dev[1:]
+
+    with pytest.raises(TrainingError, match=r"no clip of dev can be read; the last: .*garbage\.wav"):
+        finish(run, word_errors=lambda text, _: (1, len(text.split())))
 
 
 def test_a_gradient_that_overflowed_is_no_number_in_the_log(tmp_path):
