@@ -9,6 +9,7 @@ import torch
 from tqdm import tqdm
 
 from audio.samples import Samples
+from models.tokenizers import WORD_START
 from training.ahead import ahead
 from training.clip import AudioLocation, Clip
 from training.distillation import greedy_labels
@@ -80,7 +81,13 @@ class TeacherPosteriors:
 
 
 def labelled(
-    takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
+    takes: Sequence[Take],
+    teacher: Teacher,
+    student_stride: int,
+    device: torch.device,
+    precision: Precision,
+    *,
+    finds_words: bool = False,
 ) -> TeacherPosteriors:
     """Return a teacher's posteriors of the takes of its sources; missing ones are computed, with a progress bar.
 
@@ -90,6 +97,7 @@ def labelled(
         student_stride: features of a frame of the student, a multiple of the teacher's.
         device: the teacher's device.
         precision: precision of its matrix products.
+        finds_words: whether its labels must say where words begin, as splicing needs.
 
     Raises:
         RecipeError: if the teacher cannot be read or used.
@@ -100,6 +108,11 @@ def labelled(
         raise RecipeError(
             f"a frame of the student has {student_stride} features, no multiple of the teacher's {model.stride}",
             "teacher",
+        )
+    if finds_words and not any(piece.startswith(WORD_START) for piece in model.tokenizer.pieces):
+        raise RecipeError(
+            "augmentation.splice cuts where words begin, and the teacher's labels do not say where",
+            "augmentation.splice",
         )
     folder = f"{_digest_of_checkpoint(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)

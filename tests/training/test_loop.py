@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from models import load_model
-from tests.conftest import ROOT
+from tests.conftest import GOLDEN, ROOT
 from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
@@ -416,6 +416,16 @@ def test_a_batch_without_targets_is_taken_where_only_targets_have_a_loss(tmp_pat
     run = new_run(tmp_path, **{"vocabulary": None, "teacher": TEACHER, "objective": {"ctc": 0}} | changes)
 
     assert finish(run)[-1].startswith("step 12/12")
+
+
+def test_a_teacher_whose_labels_do_not_say_where_words_begin_is_refused_for_splicing(tmp_path):
+    characters = {"checkpoint": str(GOLDEN / "quartznet-small" / "model.nemo"), "cache": "cache"}
+
+    with pytest.raises(RecipeError, match="cuts where words begin") as refusal:
+        new_run(tmp_path, teacher=characters, augmentation={"splice": {"share": 0.5}})
+
+    assert refusal.value.key == "augmentation.splice"
+    assert not (tmp_path / "cache").exists()  # nothing was labelled
 
 
 def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
