@@ -1,8 +1,8 @@
 """A teacher's posteriors of takes, computed once and stored on disk."""
 
 import hashlib
-import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,8 +22,6 @@ from training.teacher import CHECKPOINT_KEY, TeacherModel
 
 # Audio and padding of a teacher's batch, fixed because batching changes the last digits of posteriors.
 _BATCH_SECONDS = 120.0
-# Clips are identified by their length in bytes and a digest of their beginning.
-_HEAD_BYTES = 2**18
 
 
 class TeacherPosteriors:
@@ -118,9 +116,10 @@ def labelled(
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_labelled(take, teacher)]
     names, unreadable = {}, set[AudioLocation]()
+    of_recordings: dict[AudioLocation, str] = {}
     for clip in {take.clip.location: take.clip for take in takes}.values():
         try:
-            names[clip.location] = _digest_of_clip(clip)
+            names[clip.location] = _digest_of_clip(clip, of_recordings)
         except ManifestError:
             unreadable.add(clip.location)
     missing = [take for take in takes if take.clip.location in names and _entry(names, take) not in store]
@@ -194,14 +193,19 @@ def _digest_of_checkpoint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _digest_of_clip(clip: Clip) -> str:
-    """Return what identifies a clip's audio."""
-    try:
-        with clip.open() as file:
-            digest = hashlib.sha256(file.read(_HEAD_BYTES))
-            digest.update(str(file.seek(0, os.SEEK_END)).encode())
-    except OSError as error:
-        raise ManifestError(f"{clip}: {error.strerror or error}") from error
-    if clip.start is not None:
-        digest.update(f" {clip.start} {clip.seconds}".encode())
-    return digest.hexdigest()[:32]
+def _digest_of_clip(clip: Clip, of_recordings: dict[AudioLocation, str]) -> str:
+    """Return what identifies a clip's audio; ``of_recordings`` keeps the digests of recordings that have several."""
+    recording = replace(clip.location, start=None, seconds=None)
+    digest = of_recordings.get(recording)
+    if digest is None:
+        try:
+            with clip.open() as file:
+                content = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]  # BinaryIO lacks readinto
+                content.update(str(file.tell()).encode())
+        except OSError as error:
+            raise ManifestError(f"{clip}: {error.strerror or error}") from error
+        digest = content.hexdigest()[:32]
+    if clip.start is None:
+        return digest
+    of_recordings[recording] = digest
+    return hashlib.sha256(f"{digest} {clip.start} {clip.seconds}".encode()).hexdigest()[:32]
