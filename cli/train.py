@@ -7,6 +7,7 @@ import shutil
 import signal
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -49,7 +50,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
     parser.add_argument(
-        "--minutes", type=positive, metavar="N", help="stop after N minutes; --resume continues the run"
+        "--minutes",
+        type=positive,
+        metavar="N",
+        help="stop after N minutes, with --seeds of all runs; --resume continues",
     )
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
     parser.add_argument(
@@ -90,14 +94,17 @@ def run(args: argparse.Namespace) -> int:
         folder, device = Path(args.out), local_device(torch_device(args.device))
         with process_group(device) as ranks:
             if not args.seeds:
-                return _train(args, recipe, folder, device, ranks, Path(args.export) if args.export else None)
+                export = Path(args.export) if args.export else None
+                return _train(args, recipe, folder, device, ranks, export, args.minutes) or 0
             if not recipe.dev:
                 raise CommandError("--seeds compares WER on dev; the recipe names no dev")
+            began = time.monotonic()
             for seed in args.seeds:
                 own = dataclasses.replace(recipe, seed=seed)
-                ended = _train(args, own, _of_seed(folder, seed), device, ranks, None)
-                if ended:
-                    return ended
+                left = args.minutes and args.minutes - (time.monotonic() - began) / 60
+                stopped = _train(args, own, _of_seed(folder, seed), device, ranks, None, left)
+                if stopped is not None:
+                    return stopped
             if ranks.is_first:
                 _compare(folder, args.seeds, Path(args.export) if args.export else None)
     except RecipeError as error:
@@ -123,8 +130,9 @@ def _train(
     device: "torch.device",
     ranks: "Ranks",
     export: Path | None,
-) -> int:
-    """Take the steps of one run, and return the exit status."""
+    minutes: float | None,
+) -> int | None:
+    """Take the steps of one run; return None if it is over, and the exit status if it was stopped."""
     from training.board import Board
     from training.lock import locked
     from training.loop import train
@@ -143,22 +151,22 @@ def _train(
         board = Board(folder, training.step) if args.tensorboard and ranks.is_first else None
         signals: list[int] = []
         with _recording_signals(signals):
-            train(
+            is_over = train(
                 training,
                 word_errors=word_errors,
                 report=report,
-                minutes=args.minutes,
+                minutes=minutes,
                 stops=lambda: bool(signals),
                 board=board,
             )
-        if signals or (args.minutes and not training.finished):
+        if signals or not is_over:
             report(f"stopped at step {training.step}; its state is saved, --resume continues")
         if signals:
             return 128 + signals[0]
         if export and ranks.is_first:
             training.export(export)
             report(f"{export}: the averaged weights of step {training.step}")
-    return 0
+    return None if is_over else 0
 
 
 def _of_seed(folder: Path, seed: int) -> Path:

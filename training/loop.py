@@ -23,7 +23,7 @@ def train(
     stops: Callable[[], bool] = lambda: False,
     board: Board | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> None:
+) -> bool:
     """Train until the last step, or until ``minutes`` are over, ``stops`` says so or WER stops falling; save the state.
 
     Args:
@@ -34,6 +34,9 @@ def train(
         stops: returns whether to stop after the current step.
         board: TensorBoard, which gets the log too.
         clock: monotonic seconds.
+
+    Returns:
+        Whether the run is over: its last step is done, or WER stopped falling.
 
     Raises:
         TrainingError: if no clip can be used any more, or none of the dev set can be read; if the loss or its gradient
@@ -70,6 +73,7 @@ def train(
         if run.step != saved:
             run.save()
         monitor.after_steps()
+        return run.finished or run.ranks.any(here=monitor.wants_end)
     finally:
         batches.close()
         monitor.close()

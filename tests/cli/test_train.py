@@ -266,6 +266,33 @@ def test_seeds_are_trained_one_by_one_and_the_best_is_exported(recipe, capsys):
     assert (recipe / "best.nemo").read_bytes() == (recipe / "out" / f"seed-{best}" / "best.nemo").read_bytes()
 
 
+def test_minutes_are_those_of_all_seeds_which_are_compared_when_the_last_is_over(recipe, capsys):
+    seeds = ["--seeds", "4", "5", "--export", str(recipe / "best.nemo")]
+
+    assert run(recipe, *seeds, "--minutes", "1e-9") == 0
+
+    out = capsys.readouterr().out
+    assert out.count("stopped at step 0; its state is saved, --resume continues") == 1
+    assert "best " not in out
+    assert not (recipe / "best.nemo").exists()
+    assert not (recipe / "out" / "seed-5").exists()
+    assert run(recipe, *seeds, "--resume", "--minutes", "5") == 0
+    assert "best " in capsys.readouterr().out
+    assert (recipe / "best.nemo").exists()
+
+
+def test_a_run_that_ends_because_its_wer_does_not_fall_was_not_stopped(recipe, capsys):
+    recipe_file(recipe, steps=9, dev={"manifest": "manifest.jsonl", "every": 1, "patience": 1})
+    path = recipe / "recipe.yaml"
+    path.write_text(path.read_text().replace("peak: 0.003", "peak: 0.00000001"))
+
+    assert run(recipe, "--minutes", "5") == 0
+
+    out = capsys.readouterr().out
+    assert "WER has not fallen for 1 measurements" in out
+    assert "stopped at" not in out
+
+
 def test_seeds_need_something_to_be_compared_on(recipe, capsys):
     recipe_file(recipe, steps=4)
 
