@@ -79,18 +79,19 @@ def run(args: argparse.Namespace) -> int:
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
-    try:
-        recipe = read_recipe(Path(args.recipe))
-        if args.check or args.probe:
-            return _look_ahead(
-                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
-            )
+    if not (args.check or args.probe):
         if not args.out:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
         if args.tensorboard:
             check_board()
+    try:
+        recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
+        if args.check or args.probe:
+            return _look_ahead(
+                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
+            )
         folder, device = Path(args.out), local_device(torch_device(args.device))
         with process_group(device) as ranks:
             if not args.seeds:

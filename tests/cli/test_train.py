@@ -11,6 +11,7 @@ import pytest
 import cli
 from models import load_model
 from tests.conftest import ROOT
+from tests.models.checkpoint.hub_stand_in import NAME
 from tests.training.small_run import TEXTS, manifest, recipe_file
 from training.errors import ManifestError
 from training.lock import locked
@@ -144,6 +145,16 @@ def test_an_export_to_nowhere_is_named(recipe, capsys):
     said = capsys.readouterr()
     assert "No such file or directory" in said.err
     assert "step" not in said.out
+
+
+@pytest.mark.parametrize("more", [[], ["--out", "out", "--export", "no/model.nemo"]])
+def test_nothing_is_downloaded_for_a_run_that_cannot_write(recipe, hub, capsys, more):
+    recipe_file(recipe, initial=NAME)
+
+    assert cli.main(["train", str(recipe / "recipe.yaml"), *more]) == 2
+
+    assert not hub.downloads()
+    assert ("--out DIR is missing" if not more else "No such file") in capsys.readouterr().err
 
 
 def test_two_runs_do_not_share_a_folder(recipe, capsys):
