@@ -39,10 +39,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
     parser.add_argument("--out", metavar="DIR", help="where the run keeps its state and its log")
-    parser.add_argument(
-        "--check", action="store_true", help="print what would be trained on and how, and train nothing"
-    )
-    parser.add_argument(
+    ahead = parser.add_mutually_exclusive_group()
+    ahead.add_argument("--check", action="store_true", help="print what would be trained on and how, and train nothing")
+    ahead.add_argument(
         "--probe",
         action="store_true",
         help="find the largest useful batch of each bucket on this device, and train nothing; with --out, "
@@ -209,7 +208,7 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
     if not probes:
         for line in forecast.buckets(training.sampler):
             _report(line)
-    if probes:
+    else:
         try:
             measure = Steps(training).measure
             if folder:

@@ -75,6 +75,13 @@ def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     assert sorted(recipe.iterdir()) == before
 
 
+def test_a_check_and_a_probe_exclude_each_other(recipe, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--probe"])
+
+    assert "not allowed with argument --check" in capsys.readouterr().err
+
+
 def test_a_run_needs_a_folder(recipe, capsys):
     assert cli.main(["train", str(recipe / "recipe.yaml")]) == 2
 
