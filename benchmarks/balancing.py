@@ -15,14 +15,21 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from benchmarks.budget import Cost
-from benchmarks.queueing import Ours, Request, Staged, add_cost_options, add_request, arrivals, parts
+from benchmarks.queueing import (
+    Ours,
+    Request,
+    Staged,
+    add_cost_options,
+    add_request,
+    columns,
+    parts,
+    requests_of,
+    summary,
+)
 from service.dispatch.utterance import Utterance
 
 POLICIES = ("round robin", "least connections", "least audio")
-_SHORT_SECONDS = 60.0
 
 
 @dataclass(eq=False)
@@ -98,23 +105,14 @@ def main() -> None:
     rows = []
     print(
         f"{'replicas':>8} {'arrivals':>8} {'load':>5} {'policy':>18} "
-        f"{'short p50':>10} {'short p99':>10} {'long p50':>9}"
+        f"{'short p50':>10} {'short p99':>10} {'long p50':>10}"
     )
     for replicas, pattern, load in itertools.product(args.replicas, ("poisson", "bursts"), args.loads):
-        requests = arrivals(pattern, replicas * load / cost.second, args.duration, args.seed)
-        if not any(request.seconds < _SHORT_SECONDS for request in requests):
-            parser.error("no short recording arrives within --duration")
+        requests = requests_of(parser, args, pattern, replicas * load / cost.second)
         for policy in POLICIES:
-            latencies = simulate(requests, replicas, policy, cost, args.budget)
-            took = list(zip(latencies, requests, strict=True))
-            short = [latency for latency, request in took if request.seconds < _SHORT_SECONDS]
-            long = [latency for latency, request in took if request.seconds >= _SHORT_SECONDS]
-            p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
-            of_long = round(float(np.median(long)), 3) if long else None
-            shown = f"{of_long:.2f}" if long else ""
-            row = {"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, "p50": p50, "p99": p99}
-            rows.append(row | {"long_p50": of_long})
-            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {shown:>9}")
+            figures = summary(simulate(requests, replicas, policy, cost, args.budget), requests)
+            rows.append({"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, **figures})
+            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {columns(figures)}")
     about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget}
     about |= {"duration": args.duration, "seed": args.seed}
     print(json.dumps({"benchmark": "balancing", **about, "rows": rows}))

@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -276,6 +276,30 @@ def add_cost_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
 
 
+def requests_of(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, pattern: str, audio_per_second: float
+) -> list[Request]:
+    """Draw requests as ``arrivals`` does, for the duration of the options; refuse one without a short recording."""
+    requests = arrivals(pattern, audio_per_second, args.duration, args.seed)
+    if all(request.seconds >= _LONG_SECONDS for request in requests):
+        parser.error("no short recording arrives within --duration")
+    return requests
+
+
+def summary(latencies: Sequence[float], requests: Sequence[Request]) -> dict[str, float | None]:
+    """Return median and 99th percentile of the latencies of short recordings, and the median of long ones, if any."""
+    took = list(zip(latencies, requests, strict=True))
+    short = [latency for latency, request in took if request.seconds < _LONG_SECONDS]
+    long = [latency for latency, request in took if request.seconds >= _LONG_SECONDS]
+    p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
+    return {"p50": p50, "p99": p99, "long_p50": round(float(np.median(long)), 3) if long else None}
+
+
+def columns(figures: Mapping[str, float | None]) -> str:
+    """Return a summary as columns of a table."""
+    return " ".join(f"{'' if value is None else f'{value:.2f}':>10}" for value in figures.values())
+
+
 def main() -> None:
     """Parse, simulate, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -291,21 +315,14 @@ def main() -> None:
         "steno": lambda: Staged(args.budget, Ours(args.budget, most)),
     }
     rows = []
-    print(f"{'arrivals':>8} {'load':>5} {'policy':>11} {'short p50':>10} {'short p99':>10} {'long p50':>9}")
+    print(f"{'arrivals':>8} {'load':>5} {'policy':>11} {'short p50':>10} {'short p99':>10} {'long p50':>10}")
     for pattern in ("poisson", "bursts"):
         for load in args.loads:
-            requests = arrivals(pattern, load * most, args.duration, args.seed)
+            requests = requests_of(parser, args, pattern, load * most)
             for name, policy in policies.items():
-                latencies = simulate(requests, policy(), cost).done
-                short = [took for took, one in zip(latencies, requests, strict=True) if one.seconds < _LONG_SECONDS]
-                long = [took for took, one in zip(latencies, requests, strict=True) if one.seconds >= _LONG_SECONDS]
-                p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
-                of_long = round(float(np.median(long)), 3) if long else None
-                shown = f"{of_long:.2f}" if long else ""
-                rows.append(
-                    {"arrivals": pattern, "load": load, "policy": name, "p50": p50, "p99": p99, "long_p50": of_long}
-                )
-                print(f"{pattern:>8} {load:5.1f} {name:>11} {p50:10.2f} {p99:10.2f} {shown:>9}")
+                figures = summary(simulate(requests, policy(), cost).done, requests)
+                rows.append({"arrivals": pattern, "load": load, "policy": name, **figures})
+                print(f"{pattern:>8} {load:5.1f} {name:>11} {columns(figures)}")
     about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
     print(json.dumps({"benchmark": "queueing", **about, "rows": rows}))
 

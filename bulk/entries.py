@@ -122,6 +122,9 @@ def _of_manifest(source: str) -> Iterator[Entry]:
                 yield _entry(source, json.loads(line))
             except UnicodeDecodeError as error:
                 raise JobError(f"{source}: not a text file") from error
+            except json.JSONDecodeError as error:
+                reason = f"not a JSON object: {error.msg} at column {error.colno}"
+                raise JobError(f"{source}, line {number}: {reason}") from error
             except (ValueError, OverflowError, RecursionError) as error:
                 raise JobError(f"{source}, line {number}: {error}") from error
 

@@ -52,6 +52,9 @@ def _json_lines(path: Path) -> Iterator[Reference]:
                 continue
             try:
                 yield _reference(path, json.loads(line))
+            except json.JSONDecodeError as error:
+                reason = f"not a JSON object: {error.msg} at column {error.colno}"
+                raise CommandError(f"{path}, line {number}: {reason}") from error
             except (ValueError, RecursionError) as error:
                 raise CommandError(f"{path}, line {number}: {error}") from error
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -38,10 +39,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
     parser.add_argument("--out", metavar="DIR", help="where the run keeps its state and its log")
-    parser.add_argument(
-        "--check", action="store_true", help="print what would be trained on and how, and train nothing"
-    )
-    parser.add_argument(
+    ahead = parser.add_mutually_exclusive_group()
+    ahead.add_argument("--check", action="store_true", help="print what would be trained on and how, and train nothing")
+    ahead.add_argument(
         "--probe",
         action="store_true",
         help="find the largest useful batch of each bucket on this device, and train nothing; with --out, "
@@ -49,7 +49,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
     parser.add_argument(
-        "--minutes", type=positive, metavar="N", help="stop after N minutes; --resume continues the run"
+        "--minutes",
+        type=positive,
+        metavar="N",
+        help="stop after N minutes, with --seeds of all runs; --resume continues",
     )
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
     parser.add_argument(
@@ -75,29 +78,33 @@ def run(args: argparse.Namespace) -> int:
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
-    try:
-        recipe = read_recipe(Path(args.recipe))
-        if args.check or args.probe:
-            return _look_ahead(
-                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
-            )
+    if not (args.check or args.probe):
         if not args.out:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
         if args.tensorboard:
             check_board()
+    try:
+        recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
+        if args.check or args.probe:
+            return _look_ahead(
+                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
+            )
         folder, device = Path(args.out), local_device(torch_device(args.device))
         with process_group(device) as ranks:
             if not args.seeds:
-                return _train(args, recipe, folder, device, ranks, Path(args.export) if args.export else None)
+                export = Path(args.export) if args.export else None
+                return _train(args, recipe, folder, device, ranks, export, args.minutes) or 0
             if not recipe.dev:
                 raise CommandError("--seeds compares WER on dev; the recipe names no dev")
+            began = time.monotonic()
             for seed in args.seeds:
                 own = dataclasses.replace(recipe, seed=seed)
-                ended = _train(args, own, _of_seed(folder, seed), device, ranks, None)
-                if ended:
-                    return ended
+                left = args.minutes and args.minutes - (time.monotonic() - began) / 60
+                stopped = _train(args, own, _of_seed(folder, seed), device, ranks, None, left)
+                if stopped is not None:
+                    return stopped
             if ranks.is_first:
                 _compare(folder, args.seeds, Path(args.export) if args.export else None)
     except RecipeError as error:
@@ -123,8 +130,9 @@ def _train(
     device: "torch.device",
     ranks: "Ranks",
     export: Path | None,
-) -> int:
-    """Take the steps of one run, and return the exit status."""
+    minutes: float | None,
+) -> int | None:
+    """Take the steps of one run; return None if it is over, and the exit status if it was stopped."""
     from training.board import Board
     from training.lock import locked
     from training.loop import train
@@ -143,22 +151,22 @@ def _train(
         board = Board(folder, training.step) if args.tensorboard and ranks.is_first else None
         signals: list[int] = []
         with _recording_signals(signals):
-            train(
+            is_over = train(
                 training,
                 word_errors=word_errors,
                 report=report,
-                minutes=args.minutes,
+                minutes=minutes,
                 stops=lambda: bool(signals),
                 board=board,
             )
-        if signals or (args.minutes and not training.finished):
+        if signals or not is_over:
             report(f"stopped at step {training.step}; its state is saved, --resume continues")
         if signals:
             return 128 + signals[0]
         if export and ranks.is_first:
             training.export(export)
             report(f"{export}: the averaged weights of step {training.step}")
-    return 0
+    return None if is_over else 0
 
 
 def _of_seed(folder: Path, seed: int) -> Path:
@@ -200,7 +208,7 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
     if not probes:
         for line in forecast.buckets(training.sampler):
             _report(line)
-    if probes:
+    else:
         try:
             measure = Steps(training).measure
             if folder:

@@ -1,6 +1,7 @@
 """`steno transcribe`: recordings to text."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -77,6 +78,7 @@ def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write a transcript for each file; files that fail are named on stderr."""
+    _check_effect(args)
     check_installed(args.format, by_channel=args.multichannel)
     # Segments of all channels are sorted by time.
     args.timestamps = args.timestamps or args.multichannel or bool(set(args.format) & set(TIMED))
@@ -84,6 +86,15 @@ def run(args: argparse.Namespace) -> int:
         if args.output_dir is None:
             return _print(args, found)
         return _write(args, found)
+
+
+def _check_effect(args: argparse.Namespace) -> None:
+    """Refuse options that would change nothing."""
+    if args.overwrite and args.output_dir is None:
+        raise CommandError("--overwrite is for --output-dir")
+    for name in ("characters", "lines", "seconds"):
+        if getattr(args, f"subtitle_{name}") is not None and not {"srt", "vtt"} & set(args.format):
+            raise CommandError(f"--subtitle-{name} is for --format srt or vtt")
 
 
 def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
@@ -103,8 +114,11 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
     wanted: list[Format] = args.format
     places = transcript_paths(found, args.output_dir, [f".{one}" for one in wanted])
     paths = dict(zip((one.location for one in found), places, strict=True))
-    left = [one for one in found if args.overwrite or not all(path.exists() for path in paths[one.location])]
-    skipped = len(found) - len(left)
+    args.output_dir.mkdir(parents=True, exist_ok=True)  # an error now, not after the first transcripts
+    named = [one for one in found if not _is_too_long(one, paths[one.location], args.output_dir)]
+    failures = len(found) - len(named)
+    left = [one for one in named if args.overwrite or not all(path.exists() for path in paths[one.location])]
+    skipped = len(named) - len(left)
     if skipped and left:
         print(f"{skipped} of {len(found)} are there already, {len(left)} are left", file=sys.stderr)
 
@@ -112,11 +126,22 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
         for path, form in zip(paths[one.location], wanted, strict=True):
             _write_whole(path, _render(args, one, outcome, form) + "\n")
 
-    if left:
-        args.output_dir.mkdir(parents=True, exist_ok=True)  # an error now, not after the first transcripts
-    failures = _transcribe(args, left, take) if left else 0
-    print(f"{len(left) - failures} written, {skipped} skipped, {failures} failed", file=sys.stderr)
+    failed = _transcribe(args, left, take) if left else 0
+    failures += failed
+    print(f"{len(left) - failed} written, {skipped} skipped, {failures} failed", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _is_too_long(one: Recording, paths: Sequence[Path], folder: Path) -> bool:
+    """Return whether the name of a transcript is longer than names in the folder may be, and say so on stderr."""
+    for path in paths:
+        try:
+            (folder / path.name).lstat()
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                print(f"{one.name}: {path}: {error.strerror}", file=sys.stderr)
+                return True
+    return False
 
 
 def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take) -> int:

@@ -110,11 +110,14 @@ def _edges(sizes: NDArray[np.float64] | NDArray[np.int64], count: int) -> list[f
     """Return up to ``count`` bounds, the largest size last, that divide the sum of the sizes evenly."""
     values, counts = np.unique(sizes, return_counts=True)
     passed = np.cumsum(values * counts)
-    total = float(passed[-1])
+    total, held = float(passed[-1]), 0.0
     edges: list[float] = []
     for value, so_far in zip(values.tolist(), passed.tolist(), strict=True):
-        if so_far >= total * (len(edges) + 1) / count and len(edges) < count - 1:
+        left = count - len(edges)
+        # A size may have more than its share, so the others divide what is left.
+        if left > 1 and so_far - held >= (total - held) / left:
             edges.append(value)
+            held = so_far
     if values[-1] not in edges[-1:]:
         edges.append(values[-1].item())
     return edges

@@ -54,11 +54,13 @@ class Known:
     Attributes:
         names: sources and names of its clips, without suffix.
         speakers: speakers of its split ``train`` and of no other.
-        sentences: sentences of its other splits.
+        kept: names of clips of its other splits, without suffix.
+        sentences: their sentences.
     """
 
     names: frozenset[tuple[str, str]]
     speakers: frozenset[str]
+    kept: frozenset[str]
     sentences: frozenset[str]
 
 
@@ -85,7 +87,8 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
     Args:
         checkouts: folder of check-outs; missing ones are left out.
         corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out. Of speechocean762,
-            only speakers of its split ``train`` and of no other are taken, and no sentences of its other splits.
+            only speakers of its split ``train`` and of no other are taken. Sentences of its other splits are left out
+            where a text or, of LJ Speech, a number says what a recording's sentence is.
         out: folder for the clips and ``manifest.jsonl``.
 
     Returns:
@@ -116,7 +119,8 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 def _known(manifest: Path) -> Known:
     names: set[tuple[str, str]] = set()
     speakers: set[str] = set()
-    kept: set[str] = set()  # speakers of other splits
+    kept_speakers: set[str] = set()
+    kept: set[str] = set()
     sentences: set[str] = set()
     number = 0
     try:
@@ -127,7 +131,8 @@ def _known(manifest: Path) -> Known:
                 if clip["split"] == "train":
                     speakers.add(clip["speaker"])
                 else:
-                    kept.add(clip["speaker"])
+                    kept_speakers.add(clip["speaker"])
+                    kept.add(Path(clip["audio"]).stem)
                     sentences.add(clip["text"])
     except OSError as error:
         raise ManifestError(f"{manifest}: {error.strerror or error}") from error
@@ -136,7 +141,7 @@ def _known(manifest: Path) -> Known:
     except (ValueError, KeyError, TypeError) as error:
         needed = "a clip needs audio, source, split and speaker, and text unless the split is train"
         raise ManifestError(f"{manifest}, line {number}: {needed}") from error
-    return Known(frozenset(names), frozenset(speakers - kept), frozenset(sentences))
+    return Known(frozenset(names), frozenset(speakers - kept_speakers), frozenset(kept), frozenset(sentences))
 
 
 def _clip(path: Path) -> Samples:
@@ -184,14 +189,14 @@ def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
 
 
 def _intents(root: Path, known: Known) -> Iterator[Recording]:
-    """Orders of coffee by over fifty speakers, without their names."""
+    """Orders of coffee by over fifty speakers, without their names and texts."""
     del known
     for path in sorted(root.glob("data/speech/clean/*.wav")):
         yield Recording(path, path.stem, "intents")
 
 
 def _asterisk(root: Path, known: Known) -> Iterator[Recording]:
-    """Telephone prompts of one woman, 8 kHz."""
+    """Telephone prompts of one woman, 8 kHz, without their texts."""
     del known
     for path in sorted((root / "en").glob("**/*.wav")):
         if "silence" not in path.parts:
@@ -199,9 +204,9 @@ def _asterisk(root: Path, known: Known) -> Iterator[Recording]:
 
 
 def _dctts(root: Path, known: Known) -> Iterator[Recording]:
-    """LJ Speech sentences, read by a man."""
+    """LJ Speech sentences, read by a man. A recording has the name of the one in LJ Speech with its sentence."""
     for path in sorted(root.glob("LJSpeech-1.1/wavs/*.wav")):
-        if ("dctts", path.stem) not in known.names:
+        if ("dctts", path.stem) not in known.names and path.stem not in known.kept:
             yield Recording(path, path.stem, "dctts")
 
 

@@ -11,6 +11,7 @@ from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.ahead import ahead
+from training.errors import ManifestError, TrainingError
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
 
@@ -33,23 +34,50 @@ def transcribing(
     return Model(checkpoint, device, torch.float32)
 
 
-def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
+def word_error_rates(
+    model: Model, clips: Sequence[Take], word_errors: WordErrors, skip: Callable[[str], None]
+) -> dict[str, float]:
     """Return the word error rate of each source with words, and of all clips as ``all``, even if a source is named so.
 
+    Args:
+        model: transcribes the clips.
+        clips: the clips.
+        word_errors: counts the errors of a transcript.
+        skip: gets the reason for each clip that cannot be read and is left out.
+
     Raises:
-        ManifestError: if a clip cannot be read.
+        TrainingError: if no clip can be read.
     """
     groups = [clips[start : start + _CLIPS_AT_A_TIME] for start in range(0, len(clips), _CLIPS_AT_A_TIME)]
     counts: dict[str, tuple[int, int]] = {}
-    decoded = ahead(lambda group: [take.samples(model.sample_rate) for take in group], groups, held=1)
-    for group, samples in zip(groups, decoded, strict=True):
-        for take, hypothesis in zip(group, _transcripts(model, group, samples), strict=True):
+    reason = ""
+    decoded = ahead(lambda group: [_samples(take, model.sample_rate) for take in group], groups, held=1)
+    for group, found in zip(groups, decoded, strict=True):
+        takes, samples = [], []
+        for take, one in zip(group, found, strict=True):
+            if isinstance(one, ManifestError):
+                reason = str(one)
+                skip(reason)
+            else:
+                takes.append(take)
+                samples.append(one)
+        for take, hypothesis in zip(takes, _transcripts(model, takes, samples), strict=True):
             wrong, spoken = word_errors(take.clip.text or "", hypothesis.text)
             before = counts.get(take.clip.source, (0, 0))
             counts[take.clip.source] = (before[0] + wrong, before[1] + spoken)
+    if not counts:
+        raise TrainingError(f"no clip of dev can be read; the last: {reason}")
     total = (sum(errors for errors, _ in counts.values()), sum(words for _, words in counts.values()))
     rates = {**dict(sorted(counts.items())), "all": total}
     return {name: errors / words for name, (errors, words) in rates.items() if words}
+
+
+def _samples(take: Take, rate: int) -> Samples | ManifestError:
+    """Return a take's samples, or why it cannot be read."""
+    try:
+        return take.samples(rate)
+    except ManifestError as error:
+        return error
 
 
 def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Transcript]:

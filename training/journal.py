@@ -26,7 +26,7 @@ class Journal:
             board: shows the lines as well.
 
         Raises:
-            ResumeError: if it is damaged.
+            ResumeError: if it cannot be read, or is damaged.
             TrainingError: if it cannot be written.
         """
         self._path = path
@@ -73,18 +73,20 @@ def word_error_rates_of(path: Path) -> list[float]:
     """Return the word error rates over all sources in a log, in order; none if there is no log.
 
     Raises:
-        ResumeError: if it is damaged.
+        ResumeError: if it cannot be read, or is damaged.
     """
     return [rate for _, rate in _lines(path, None) if rate is not None]
 
 
 def _lines(path: Path, steps: int | None) -> Iterator[tuple[str, float | None]]:
     """Yield the lines of a log up to a step, each with the word error rate over all sources in it, if any."""
-    if not path.exists():
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), start=1
-    ):
+    except OSError as error:
+        raise ResumeError(f"{path} cannot be read: {error.strerror or error}") from error
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if not line.endswith("\n"):
             return  # cut short when the run was killed
         try:

@@ -1,14 +1,15 @@
 """A teacher's posteriors of takes, computed once and stored on disk."""
 
 import hashlib
-import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from audio.samples import Samples
+from models.tokenizers import WORD_START
 from training.ahead import ahead
 from training.clip import AudioLocation, Clip
 from training.distillation import greedy_labels
@@ -21,8 +22,6 @@ from training.teacher import CHECKPOINT_KEY, TeacherModel
 
 # Audio and padding of a teacher's batch, fixed because batching changes the last digits of posteriors.
 _BATCH_SECONDS = 120.0
-# Clips are identified by their length in bytes and a digest of their beginning.
-_HEAD_BYTES = 2**18
 
 
 class TeacherPosteriors:
@@ -80,7 +79,13 @@ class TeacherPosteriors:
 
 
 def labelled(
-    takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
+    takes: Sequence[Take],
+    teacher: Teacher,
+    student_stride: int,
+    device: torch.device,
+    precision: Precision,
+    *,
+    finds_words: bool = False,
 ) -> TeacherPosteriors:
     """Return a teacher's posteriors of the takes of its sources; missing ones are computed, with a progress bar.
 
@@ -90,6 +95,7 @@ def labelled(
         student_stride: features of a frame of the student, a multiple of the teacher's.
         device: the teacher's device.
         precision: precision of its matrix products.
+        finds_words: whether its labels must say where words begin, as splicing needs.
 
     Raises:
         RecipeError: if the teacher cannot be read or used.
@@ -101,13 +107,19 @@ def labelled(
             f"a frame of the student has {student_stride} features, no multiple of the teacher's {model.stride}",
             "teacher",
         )
+    if finds_words and not any(piece.startswith(WORD_START) for piece in model.tokenizer.pieces):
+        raise RecipeError(
+            "augmentation.splice cuts where words begin, and the teacher's labels do not say where",
+            "augmentation.splice",
+        )
     folder = f"{_digest_of_checkpoint(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_labelled(take, teacher)]
     names, unreadable = {}, set[AudioLocation]()
+    of_recordings: dict[AudioLocation, str] = {}
     for clip in {take.clip.location: take.clip for take in takes}.values():
         try:
-            names[clip.location] = _digest_of_clip(clip)
+            names[clip.location] = _digest_of_clip(clip, of_recordings)
         except ManifestError:
             unreadable.add(clip.location)
     missing = [take for take in takes if take.clip.location in names and _entry(names, take) not in store]
@@ -181,14 +193,19 @@ def _digest_of_checkpoint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _digest_of_clip(clip: Clip) -> str:
-    """Return what identifies a clip's audio."""
-    try:
-        with clip.open() as file:
-            digest = hashlib.sha256(file.read(_HEAD_BYTES))
-            digest.update(str(file.seek(0, os.SEEK_END)).encode())
-    except OSError as error:
-        raise ManifestError(f"{clip}: {error.strerror or error}") from error
-    if clip.start is not None:
-        digest.update(f" {clip.start} {clip.seconds}".encode())
-    return digest.hexdigest()[:32]
+def _digest_of_clip(clip: Clip, of_recordings: dict[AudioLocation, str]) -> str:
+    """Return what identifies a clip's audio; ``of_recordings`` keeps the digests of recordings that have several."""
+    recording = replace(clip.location, start=None, seconds=None)
+    digest = of_recordings.get(recording)
+    if digest is None:
+        try:
+            with clip.open() as file:
+                content = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]  # BinaryIO lacks readinto
+                content.update(str(file.tell()).encode())
+        except OSError as error:
+            raise ManifestError(f"{clip}: {error.strerror or error}") from error
+        digest = content.hexdigest()[:32]
+    if clip.start is None:
+        return digest
+    of_recordings[recording] = digest
+    return hashlib.sha256(f"{digest} {clip.start} {clip.seconds}".encode()).hexdigest()[:32]

@@ -23,7 +23,7 @@ def train(
     stops: Callable[[], bool] = lambda: False,
     board: Board | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> None:
+) -> bool:
     """Train until the last step, or until ``minutes`` are over, ``stops`` says so or WER stops falling; save the state.
 
     Args:
@@ -35,9 +35,12 @@ def train(
         board: TensorBoard, which gets the log too.
         clock: monotonic seconds.
 
+    Returns:
+        Whether the run is over: its last step is done, or WER stopped falling.
+
     Raises:
-        TrainingError: if no clip can be used any more, or one of the dev set cannot; if the loss or its gradient is not
-            a finite number; if the state, the log or the best weights cannot be written.
+        TrainingError: if no clip can be used any more, or none of the dev set can be read; if the loss or its gradient
+            is not a finite number; if the state, the log or the best weights cannot be written.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
@@ -70,6 +73,7 @@ def train(
         if run.step != saved:
             run.save()
         monitor.after_steps()
+        return run.finished or run.ranks.any(here=monitor.wants_end)
     finally:
         batches.close()
         monitor.close()

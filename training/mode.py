@@ -27,13 +27,19 @@ class TrainingMode:
         if self.frozen:
             network.encoder.requires_grad_(requires_grad=False)
 
-    def apply(self, network: Network) -> None:
-        """Set training mode, except of a frozen encoder and of batch norm with running statistics."""
+    def apply(self, network: Network, *, is_silence: bool) -> None:
+        """Set training mode, except of a frozen encoder and of batch norm with running statistics.
+
+        Args:
+            network: the network.
+            is_silence: whether the next batch holds silence in place of clips; batch norm does not count it.
+        """
         network.train()
         if self.frozen:
             network.encoder.eval()
         for module in network.modules():
             if isinstance(module, FrameBatchNorm):
                 module.over_ranks = self.batch_norm == "ranks"
+                module.is_silence = is_silence
                 if self.batch_norm == "running":
                     module.eval()

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from training.batch import Batch
 from training.best import BEST, Best
@@ -109,19 +109,25 @@ class Monitor:
             self._journal.close()
 
     def _measure(self) -> None:
-        """Evaluate the averaged weights on the dev set, if there is one; log, report, and export the best."""
+        """Evaluate the averaged weights on the dev set, if there is one; log, report, and export the best.
+
+        Raises:
+            TrainingError: if no clip of it can be read.
+        """
         run = self._run
         if not (self._journal and self._word_errors and run.recipe.dev):
             return
         state = without_teacher_heads(run.average.state)
+        skipped: list[str] = []
         with self._progress.paused():
             model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
-            rates = word_error_rates(model, run.dev, self._word_errors)
+            rates = word_error_rates(model, run.dev, self._word_errors, skipped.append)
+        self._skipped.name(skipped)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}
         # The weights come before the line, so that a lowest rate in the log has its weights.
         if "all" in rounded and self._best.note(rounded["all"]):
             run.export(run.folder / BEST)
-        self._journal.write(step=run.step, wer=rounded)
+        self._journal.write(step=run.step, wer=rounded, **({"dev_skipped": len(skipped)} if skipped else {}))
         shown = ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
         self._report(f"step {run.step}: dev WER % {shown}")
 
@@ -167,13 +173,17 @@ class SkippedClips:
         Raises:
             TrainingError: if no clip of the last batches could be used, as when a disk is gone.
         """
-        for message in batch.skipped:
-            if message not in self._reported:
-                self._reported.add(message)
-                self._report(f"skipped: {message}")
+        self.name(batch.skipped)
         if not batch.is_silence:
             self._lost_in_a_row = 0
         # Silence without a skipped clip counts neither way.
         self._lost_in_a_row += batch.is_lost
         if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:
             raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be used; the last: {batch.skipped[-1]}")
+
+    def name(self, skipped: Iterable[str]) -> None:
+        """Report the reasons that were not reported yet."""
+        for message in skipped:
+            if message not in self._reported:
+                self._reported.add(message)
+                self._report(f"skipped: {message}")

@@ -13,8 +13,10 @@ import yaml
 
 from models.checkpoint.document import parse_document
 from models.checkpoint.errors import CheckpointError
+from models.checkpoint.hub_name import hub_name
 from models.checkpoint.location import checkpoint_path
-from training.errors import RecipeError
+from training.errors import ManifestError, RecipeError
+from training.manifest import manifests_of
 from training.recipe import Recipe
 
 # The parser written in C is ten times as fast.
@@ -79,24 +81,42 @@ def _find_lines(node: yaml.Node | None, key: str, lines: dict[str, int]) -> None
 def _located(recipe: Recipe, document: dict[Any, Any], folder: Path) -> Recipe:
     """Replace the names of checkpoints, which may be on the hub, by their paths."""
     if recipe.initial:
-        recipe = dataclasses.replace(recipe, initial=_checkpoint(document["initial"], "initial", folder))
+        recipe = dataclasses.replace(recipe, initial=_checkpoint(recipe, document["initial"], "initial", folder))
     if recipe.teacher:
-        path = _checkpoint(document["teacher"]["checkpoint"], "teacher.checkpoint", folder)
+        path = _checkpoint(recipe, document["teacher"]["checkpoint"], "teacher.checkpoint", folder)
         recipe = dataclasses.replace(recipe, teacher=dataclasses.replace(recipe.teacher, checkpoint=path))
     return recipe
 
 
-def _checkpoint(name: str, key: str, folder: Path) -> Path:
+def _checkpoint(recipe: Recipe, name: str, key: str, folder: Path) -> Path:
     path = folder / name
     try:
         if path.exists():
             return checkpoint_path(path)
+        if hub_name(name):
+            _check_files(recipe)
         found = checkpoint_path(name)
     except CheckpointError as error:
         raise _WrongKeyError(key, f"{key}: {error}") from error
     except OSError as error:
         raise _WrongKeyError(key, f"{key}: {path}: {error.strerror}") from error
     return path if found == Path(name) else found
+
+
+def _check_files(recipe: Recipe) -> None:
+    """Refuse a recipe that names a file which is not there, before a download that may take long."""
+    named = [("data.manifests", path) for path in recipe.data.manifests]
+    named += [("dev.manifest", recipe.dev.manifest)] if recipe.dev else []
+    named += [("vocabulary", recipe.vocabulary)] if recipe.vocabulary else []
+    named += [("languages", language.vocabulary) for language in recipe.languages or ()]
+    for key, path in named:
+        try:
+            for file in manifests_of(path) if key == "data.manifests" else [path]:
+                file.stat()
+        except ManifestError as error:
+            raise _WrongKeyError(key, f"{key}: {error}") from error
+        except OSError as error:
+            raise _WrongKeyError(key, f"{key}: {path}: {error.strerror}") from error
 
 
 def _record(kind: type, values: object, key: str, folder: Path) -> object:

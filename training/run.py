@@ -151,8 +151,9 @@ class Run:
         if not self.config.ctc:
             raise RecipeError("a teacher's labels are for a CTC head, which this model does not have", "teacher")
         stride = self.config.encoder.subsampling_factor
+        splices = self.recipe.augmentation.splice is not None
         with self.ranks.one_after_the_first():
-            posteriors = labelled(self.takes, teacher, stride, self.device, self.recipe.precision)
+            posteriors = labelled(self.takes, teacher, stride, self.device, self.recipe.precision, finds_words=splices)
         _check_transcripts(self.takes, posteriors)
         return posteriors
 

@@ -19,8 +19,7 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: int, decay: flo
     """
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    start, last = max(warmup, round(steps * (1 - decay))), steps - 1
-    if start == last > warmup:
-        start -= 1  # so that a fall of one step ends at the final rate
+    # The fall begins at the peak: at the end of the warm-up, or at the last step of the plateau.
+    start, last = max(warmup, round(steps * (1 - decay)) - 1), steps - 1
     progress = min(1.0, max(0, step - start) / max(1, last - start))
     return peak * (final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2)

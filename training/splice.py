@@ -1,5 +1,7 @@
 """Splicing: new clips from phrases of several clips of one speaker, or of one source if its speakers are unknown.
 
+Takes at another speed have another pitch, and are another voice.
+
 A few hours of speech hold a few thousand sentences, which a model memorises. Spliced phrases are new sentences each
 time (compare Lam et al., 2021). A clip is cut where its teacher finds the end of a word and the audio is quiet, and
 phrases are used where the teacher's words equal the transcript's.
@@ -66,7 +68,7 @@ class Splicer:
         self._config = config
         self._decoded = decoded
         self._found: dict[Take, list[Phrase]] = {}
-        of_voice: dict[tuple[str, str], list[Take]] = defaultdict(list)
+        of_voice: dict[tuple[str, str, float], list[Take]] = defaultdict(list)
         for take in takes:
             if posteriors.of(take) is not None:
                 of_voice[_voice(take)].append(take)
@@ -193,5 +195,5 @@ def _is_followed(found: Sequence[Phrase], number: int) -> bool:
     return number + 1 < len(found) and found[number + 1].start == found[number].end
 
 
-def _voice(take: Take) -> tuple[str, str]:
-    return take.clip.source, take.clip.speaker
+def _voice(take: Take) -> tuple[str, str, float]:
+    return take.clip.source, take.clip.speaker, take.speed

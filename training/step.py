@@ -99,11 +99,11 @@ def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> 
         decay=recipe.decay,
         final=recipe.final,
     )
-    run.mode.apply(run.network)
     counts = _counts_of_step(run, parts)
     run.optimizer.zero_grad()
     found = []
     for number, batch in enumerate(parts):
+        run.mode.apply(run.network, is_silence=batch.is_silence)
         # Dropout is a function of the step, so that a resumed run draws the same.
         seed = np.random.SeedSequence([run.recipe.seed, run.step, batch.part])
         torch.manual_seed(int(seed.generate_state(1)[0]))

@@ -13,22 +13,30 @@ class FrameBatchNorm(nn.BatchNorm1d):
 
     Attributes:
         over_ranks: whether the statistics are those of the batches of all training processes together.
+        is_silence: whether the frames are of silence in place of clips, which no statistics count.
     """
 
     over_ranks = False
+    is_silence = False
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]  # takes the padding too
         """Normalise ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
         if not self.training:
             return super().forward(frames)
-        padding = ~valid[:, None]
-        count = self._summed(valid.sum().float()).clamp(min=1)
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        real = (valid & (not self.is_silence))[:, None]
+        counted = self._summed(real.sum().float())
+        count = counted.clamp(min=1)
         # Filled, because times 0 a number that has overflowed would be NaN.
-        frames = frames.float().masked_fill(padding, 0.0)
-        mean = self._summed(frames.sum(dim=(0, 2))) / count
-        centered = (frames - mean[:, None]).masked_fill(padding, 0.0)
-        variance = self._summed(centered.square().sum(dim=(0, 2))) / count
-        self._track(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        frames = frames.float().masked_fill(~valid[:, None], 0.0)
+        # Without a frame that counts, the running statistics: they are finite, and tracking them changes nothing.
+        mean = self._summed(frames.masked_fill(~real, 0.0).sum(dim=(0, 2))) / count
+        mean = mean.where(counted > 0, self.running_mean.float())
+        centered = frames - mean[:, None]
+        variance = self._summed(centered.masked_fill(~real, 0.0).square().sum(dim=(0, 2))) / count
+        variance = variance.where(counted > 0, self.running_var.float())
+        self._track(counted, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
         scale = self.weight * (variance + self.eps).rsqrt()
         return centered * scale[:, None] + self.bias[:, None]
 
@@ -42,15 +50,15 @@ class FrameBatchNorm(nn.BatchNorm1d):
         return summed
 
     @torch.no_grad()
-    def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running statistics towards those of a batch."""
+    def _track(self, counted: Tensor, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics towards those of a batch; ``counted``: the number of its frames that count."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
-        self.num_batches_tracked.add_(1)
+        self.num_batches_tracked.add_(counted > 0)
 
 
 @torch.no_grad()

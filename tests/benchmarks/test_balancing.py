@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import queueing
 from benchmarks.balancing import POLICIES, main, simulate
 from benchmarks.budget import Cost
 from benchmarks.queueing import Ours, Request, Staged, arrivals
@@ -59,10 +60,11 @@ def test_a_row_without_long_recordings_has_no_median_of_them(monkeypatch, capsys
     assert line.split()[-1] == f"{row['p99']:.2f}"
 
 
-def test_too_short_a_duration_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["balancing", "--duration", "0"])
+@pytest.mark.parametrize("run", [main, queueing.main], ids=["balancing", "queueing"])
+def test_too_short_a_duration_is_refused(run, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmark", "--duration", "0"])
 
     with pytest.raises(SystemExit, match="2"):
-        main()
+        run()
 
     assert "no short recording" in capsys.readouterr().err

@@ -104,7 +104,7 @@ def test_a_recording_that_is_listed_twice_is_one(manifest):
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("{", "Expecting property name"),
+        ("{", "not a JSON object: Expecting property name enclosed in double quotes at column 2"),
         ("[" * 100_000, "recursion"),
         ("[1]", "not a JSON object"),
         ({"duration": 1}, "'audio' must be the path or the URL of a recording"),

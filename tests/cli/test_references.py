@@ -63,7 +63,7 @@ def test_each_set_of_librispeech_is_a_source(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("not json", "Expecting value"),
+        ("not json", "not a JSON object: Expecting value at column 1"),
         ("[" * 100_000, "recursion"),
         ('["a.wav", "text"]', "not a JSON object"),
         ('{"text": "one"}', "'audio' is missing"),

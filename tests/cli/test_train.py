@@ -11,6 +11,7 @@ import pytest
 import cli
 from models import load_model
 from tests.conftest import ROOT
+from tests.models.checkpoint.hub_stand_in import NAME
 from tests.training.small_run import TEXTS, manifest, recipe_file
 from training.errors import ManifestError
 from training.lock import locked
@@ -72,6 +73,13 @@ def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     assert out[5].split() == ["seconds", "labels", "clips", "batch"]
     assert sum(int(row.split()[2]) for row in out[6:]) == 4
     assert sorted(recipe.iterdir()) == before
+
+
+def test_a_check_and_a_probe_exclude_each_other(recipe, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--probe"])
+
+    assert "not allowed with argument --check" in capsys.readouterr().err
 
 
 def test_a_run_needs_a_folder(recipe, capsys):
@@ -144,6 +152,16 @@ def test_an_export_to_nowhere_is_named(recipe, capsys):
     said = capsys.readouterr()
     assert "No such file or directory" in said.err
     assert "step" not in said.out
+
+
+@pytest.mark.parametrize("more", [[], ["--out", "out", "--export", "no/model.nemo"]])
+def test_nothing_is_downloaded_for_a_run_that_cannot_write(recipe, hub, capsys, more):
+    recipe_file(recipe, initial=NAME)
+
+    assert cli.main(["train", str(recipe / "recipe.yaml"), *more]) == 2
+
+    assert not hub.downloads()
+    assert ("--out DIR is missing" if not more else "No such file") in capsys.readouterr().err
 
 
 def test_two_runs_do_not_share_a_folder(recipe, capsys):
@@ -264,6 +282,33 @@ def test_seeds_are_trained_one_by_one_and_the_best_is_exported(recipe, capsys):
     best = min(lowest, key=lowest.get)
     assert out[-2].startswith(f"best {lowest[best]:.2f} % (seed {best}), mean {sum(lowest.values()) / 2:.2f}, standard")
     assert (recipe / "best.nemo").read_bytes() == (recipe / "out" / f"seed-{best}" / "best.nemo").read_bytes()
+
+
+def test_minutes_are_those_of_all_seeds_which_are_compared_when_the_last_is_over(recipe, capsys):
+    seeds = ["--seeds", "4", "5", "--export", str(recipe / "best.nemo")]
+
+    assert run(recipe, *seeds, "--minutes", "1e-9") == 0
+
+    out = capsys.readouterr().out
+    assert out.count("stopped at step 0; its state is saved, --resume continues") == 1
+    assert "best " not in out
+    assert not (recipe / "best.nemo").exists()
+    assert not (recipe / "out" / "seed-5").exists()
+    assert run(recipe, *seeds, "--resume", "--minutes", "5") == 0
+    assert "best " in capsys.readouterr().out
+    assert (recipe / "best.nemo").exists()
+
+
+def test_a_run_that_ends_because_its_wer_does_not_fall_was_not_stopped(recipe, capsys):
+    recipe_file(recipe, steps=9, dev={"manifest": "manifest.jsonl", "every": 1, "patience": 1})
+    path = recipe / "recipe.yaml"
+    path.write_text(path.read_text().replace("peak: 0.003", "peak: 0.00000001"))
+
+    assert run(recipe, "--minutes", "5") == 0
+
+    out = capsys.readouterr().out
+    assert "WER has not fallen for 1 measurements" in out
+    assert "stopped at" not in out
 
 
 def test_seeds_need_something_to_be_compared_on(recipe, capsys):

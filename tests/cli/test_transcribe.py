@@ -324,6 +324,20 @@ def test_a_transcript_may_have_the_longest_name_of_a_file(transcribe, clips, tmp
     assert set(written(tmp_path / "out")) == {f"{'ä' * 125}.txt"}
 
 
+def test_a_transcript_whose_name_would_be_too_long_fails_alone(transcribe, clips, tmp_path, capsys):
+    long = "ä" * 125 + "a"  # 251 bytes
+    paths = [str(tmp_path / f"{name}.wav") for name in (long, "short")]
+    for path in paths:
+        shutil.copy(clips[0], path)
+
+    assert transcribe("--format", "json,txt", "--output-dir", str(tmp_path / "out"), *paths) == 1
+
+    assert set(written(tmp_path / "out")) == {"short.json", "short.txt"}
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == f"{paths[0]}: {tmp_path / 'out' / long}.json: File name too long"
+    assert last == "1 written, 0 skipped, 1 failed"
+
+
 def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
     (tmp_path / "x").mkdir()
     for place in ("x/a.wav", "x/a.wave", "x/b.wav"):
@@ -342,6 +356,11 @@ def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
         (("--format", "srt,vtt", "a.wav"), "need --output-dir"),
         (("--multichannel", "a.wav", "b.wav"), "need --output-dir"),
         (("--output-dir", "out", "x/a.wav", "y/a.wav"), "two recordings would be written to out/a.wav.txt"),
+        (("--overwrite", "a.wav"), "--overwrite is for --output-dir"),
+        (
+            ("--subtitle-lines", "1", "--format", "tsv,txt", "--output-dir", "out", "a.wav"),
+            "is for --format srt or vtt",
+        ),
         (("{empty}",), "no recordings"),
         (("",), "is empty"),
     ],

@@ -48,6 +48,16 @@ def test_buckets_divide_the_audio_evenly_and_leave_little_padding():
     assert 1 - seconds.sum() / padded < 0.12
 
 
+def test_clips_beside_many_of_one_length_are_divided_evenly_too():
+    seconds = [10.0] * 600 + np.linspace(10.5, 20, 200).tolist()  # 6,000 and 3,050 seconds
+
+    buckets = buckets_of_equal_audio(seconds, 6, 160)
+
+    audio = [sum(length for length in seconds if buckets.bucket(length) == one) for one in range(len(buckets.all))]
+    assert audio[0] == 6000
+    assert audio[1:] == pytest.approx([610] * 5, rel=0.05)
+
+
 CLIPS = st.lists(st.tuples(st.floats(0.1, 30), st.integers(0, 300)), min_size=1, max_size=60)
 
 

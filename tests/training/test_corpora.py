@@ -76,6 +76,15 @@ def test_a_recording_loses_the_silence_around_it_and_what_is_no_sentence_is_left
     assert audio.duration == pytest.approx(clip.seconds, abs=0.001)
 
 
+def test_a_sentence_of_lj_speech_that_is_kept_for_measuring_is_left_out(corpus, checkouts, tmp_path):
+    manifest = corpus / "manifest.jsonl"
+    manifest.write_text(manifest.read_text().replace('"linda", "split": "train"', '"linda", "split": "dev"'))
+
+    seconds = collect(checkouts, corpus, tmp_path / "out")
+
+    assert seconds["dctts"] == 0
+
+
 def test_a_folder_without_any_of_the_repositories_is_refused(corpus, tmp_path):
     with pytest.raises(ManifestError, match="holds none of speechocean762"):
         collect(tmp_path, corpus, tmp_path / "out")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from training.errors import ResumeError
-from training.journal import Journal
+from training.journal import Journal, word_error_rates_of
 
 
 def steps(path):
@@ -40,3 +40,11 @@ def test_a_damaged_log_is_refused(tmp_path, line):
 
     with pytest.raises(ResumeError, match="damaged"):
         Journal(path, steps=5)
+
+
+@pytest.mark.parametrize("read", [lambda path: Journal(path, steps=5), word_error_rates_of])
+def test_a_log_that_cannot_be_read_is_refused_by_its_path(tmp_path, read):
+    (tmp_path / "log.jsonl").mkdir()
+
+    with pytest.raises(ResumeError, match=r"log\.jsonl cannot be read: Is a directory"):
+        read(tmp_path / "log.jsonl")

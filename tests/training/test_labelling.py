@@ -153,6 +153,20 @@ def test_a_file_that_changed_is_labelled_again(tmp_path, monkeypatch):
     assert len(heard) == 2
 
 
+def test_recordings_of_one_length_that_begin_alike_are_told_apart(tmp_path, monkeypatch):
+    heard = counting(monkeypatch)
+    silence, noise = np.zeros(9 * 16_000), 0.1 * np.random.default_rng(0).standard_normal((2, 16_000))
+    for name, end in zip(("one.wav", "two.wav"), noise, strict=True):
+        soundfile.write(tmp_path / name, np.concatenate([silence, end]), 16_000)
+    clips = [Clip(tmp_path / name, name, 10.0, None, "some", "one") for name in ("one.wav", "two.wav")]
+
+    # Whole, and their last seconds; of each recording's two clips none is taken for the other.
+    ends = [replace(clip, start=start, seconds=1.0) for clip in clips for start in (8.0, 9.0)]
+    label(tmp_path, [Take(clip) for clip in clips + ends])
+
+    assert len(heard) == 6
+
+
 @pytest.mark.parametrize(
     ("name", "stride", "message"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from models import load_model
-from tests.conftest import ROOT
+from tests.conftest import GOLDEN, ROOT
 from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
@@ -368,6 +369,18 @@ def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
     assert total.item() <= run.recipe.optimizer.max_norm * 1.01
 
 
+def test_silence_in_place_of_clips_changes_no_statistics_of_batch_norm(tmp_path):
+    run = new_run(tmp_path, batches=EIGHT_PARTS)
+    batches = load(run.sampler, run.examples, Position(), 8)
+    parts = [next(batches) for _ in range(8)]
+    spoken = [part for part in parts if not part.is_silence]
+
+    take_step(run, *parts)
+
+    assert 0 < len(spoken) < len(parts)
+    assert run.network.encoder.layers[0].convolution.batch_norm.num_batches_tracked == len(spoken)
+
+
 def test_a_step_is_taken_into_the_average(tmp_path):
     run = new_run(tmp_path)
     before = run.network.ctc.projection.weight.detach().clone()
@@ -403,6 +416,16 @@ def test_a_batch_without_targets_is_taken_where_only_targets_have_a_loss(tmp_pat
     run = new_run(tmp_path, **{"vocabulary": None, "teacher": TEACHER, "objective": {"ctc": 0}} | changes)
 
     assert finish(run)[-1].startswith("step 12/12")
+
+
+def test_a_teacher_whose_labels_do_not_say_where_words_begin_is_refused_for_splicing(tmp_path):
+    characters = {"checkpoint": str(GOLDEN / "quartznet-small" / "model.nemo"), "cache": "cache"}
+
+    with pytest.raises(RecipeError, match="cuts where words begin") as refusal:
+        new_run(tmp_path, teacher=characters, augmentation={"splice": {"share": 0.5}})
+
+    assert refusal.value.key == "augmentation.splice"
+    assert not (tmp_path / "cache").exists()  # nothing was labelled
 
 
 def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
@@ -493,6 +516,38 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
     assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
     assert lines[0].startswith("step 0: dev WER % ")
+
+
+def with_a_dev_set(folder, *names):
+    """A run with some golden clips, and files that are no recordings, as its dev set."""
+    manifest(folder)
+    rows = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["audio"].endswith("slt-1s.wav")]
+    rows += [{"audio": name, "duration": 1.0, "text": "nothing"} for name in names]
+    (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "garbage.wav").write_bytes(b"nothing that anyone could hear")
+    return new_run(folder, steps=2, dev={"manifest": "dev.jsonl", "every": 1})
+
+
+def test_a_clip_of_the_dev_set_that_cannot_be_read_is_named_once_counted_and_ends_no_run(tmp_path):
+    run = with_a_dev_set(tmp_path, "garbage.wav", "gone.wav")
+
+    lines = finish(run, word_errors=lambda text, _: (1, len(text.split())))
+
+    named = [line for line in lines if line.startswith("skipped: ")]
+    assert [re.sub(r".*/", "", line.split(" (")[0]) for line in named] == ["garbage.wav", "gone.wav"]
+    assert all(f"({tmp_path / 'dev.jsonl'}, line " in line for line in named)
+    measured = [line for line in log(tmp_path) if "wer" in line]
+    assert [line["dev_skipped"] for line in measured] == [2, 2, 2]
+    assert [line["wer"]["all"] for line in measured] == [0.5] * 3  # of "and then"
+
+
+def test_a_dev_set_of_which_no_clip_can_be_read_ends_a_run(tmp_path):
+    run = with_a_dev_set(tmp_path, "garbage.wav")
+    run.dev = run.dev[1:]
+
+    with pytest.raises(TrainingError, match=r"no clip of dev can be read; the last: .*garbage\.wav"):
+        finish(run, word_errors=lambda text, _: (1, len(text.split())))
 
 
 def test_a_gradient_that_overflowed_is_no_number_in_the_log(tmp_path):

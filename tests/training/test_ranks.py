@@ -153,6 +153,13 @@ found = part(leaf, valid[own])
 torch.testing.assert_close(found, expected[own].detach())
 torch.testing.assert_close(leaf.grad, frames.grad[own], atol=1e-5, rtol=1e-4)
 torch.testing.assert_close(part.running_var, whole.running_var)
+# Silence of the second process is not in the statistics of the first.
+alone, silenced = FrameBatchNorm(3), FrameBatchNorm(3)
+silenced.over_ranks, silenced.is_silence = True, dist.get_rank() == 1
+expected = alone(frames[:2], valid[:2])
+found = silenced(frames[own], valid[own])
+assert dist.get_rank() == 1 or torch.allclose(found, expected)
+torch.testing.assert_close(silenced.state_dict(), alone.state_dict())
 """
 
 

@@ -8,7 +8,7 @@ import yaml
 from models import checkpoint_path
 from tests.conftest import ROOT
 from tests.models.checkpoint.hub_stand_in import NAME
-from tests.training.small_run import TDT, document, recipe_file
+from tests.training.small_run import TDT, document, manifest, recipe_file
 from training.errors import RecipeError
 from training.recipe_file import read_recipe
 
@@ -41,11 +41,30 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
 
 def test_checkpoints_may_be_named_as_on_the_hub(tmp_path, hub):
     teacher = {"checkpoint": NAME, "cache": "cache"}
+    manifest(tmp_path)
 
     recipe = read_recipe(recipe_file(tmp_path, initial=NAME, teacher=teacher))
 
     assert recipe.initial == recipe.teacher.checkpoint == checkpoint_path(NAME)
     assert len(hub.downloads()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"manifests": ["manifest.jsonl", "gone.jsonl"]}}, r"data\.manifests: .*gone\.jsonl: No such file"),
+        ({"data": {"manifests": ["gone_*.jsonl"]}}, r"data\.manifests: .*gone_\*\.jsonl: no file matches"),
+        ({"dev": {"manifest": "gone.jsonl", "every": 1}}, r"dev\.manifest: .*gone\.jsonl: No such file"),
+        ({"vocabulary": "gone.model"}, r"vocabulary: .*gone\.model: No such file"),
+    ],
+)
+def test_nothing_is_downloaded_for_a_recipe_that_names_a_file_which_is_not_there(tmp_path, hub, changes, message):
+    manifest(tmp_path)
+
+    with pytest.raises(RecipeError, match=rf"line \d+: {message}"):
+        read_recipe(recipe_file(tmp_path, **{"initial": NAME} | changes))
+
+    assert not hub.downloads()
 
 
 def test_a_folder_with_a_nemo_file_stands_for_it(tmp_path):
@@ -56,6 +75,8 @@ def test_a_folder_with_a_nemo_file_stands_for_it(tmp_path):
 
 
 def test_a_model_that_the_hub_does_not_have_is_named_with_its_line(tmp_path, hub):
+    manifest(tmp_path)
+
     with pytest.raises(RecipeError, match=r"line \d+: initial: nobody/nothing"):
         read_recipe(recipe_file(tmp_path, initial="nobody/nothing"))
 

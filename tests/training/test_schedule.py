@@ -17,17 +17,18 @@ def test_it_rises_to_the_peak_and_falls_to_the_end(steps, warmup, decay, final):
     assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
     assert all(0 < rate <= 1 for rate in rates[:warmup])
     assert all(final <= rate + 1e-12 <= 1 + 1e-9 for rate in rates[warmup:])
-    falling = steps - max(warmup, round(steps * (1 - decay)))
+    plateau = round(steps * (1 - decay))
     if steps > warmup:
-        assert all(rate == 1 for rate in rates[warmup : steps - falling])
-    if falling > 1:
-        assert rates[steps - falling] == 1
+        assert rates[warmup] == 1
+    assert all(rate == 1 for rate in rates[warmup:plateau])
+    if steps > max(warmup + 1, plateau):
         assert rates[-1] == pytest.approx(final)
 
 
-def test_a_fall_of_one_step_ends_where_the_recipe_says():
-    rates = [learning_rate(step, steps=10, peak=1.0, warmup=0, decay=0.1, final=0.25) for step in range(10)]
-    assert rates == [1.0] * 9 + [0.25]
+@pytest.mark.parametrize(("decay", "fall"), [(0, []), (0.1, [0.25]), (0.2, [0.625, 0.25])])
+def test_a_fall_takes_its_share_of_the_steps_and_ends_where_the_recipe_says(decay, fall):
+    rates = [learning_rate(step, steps=10, peak=1.0, warmup=0, decay=decay, final=0.25) for step in range(10)]
+    assert rates == pytest.approx([1.0] * (10 - len(fall)) + fall)
 
 
 def test_halfway_down_a_cosine_is_the_middle():
@@ -38,5 +39,5 @@ def test_halfway_down_a_cosine_is_the_middle():
 
 def test_with_a_plateau_the_fall_is_at_the_end():
     plateau = {"steps": 1001, "peak": 1.0, "warmup": 10, "decay": 0.2, "final": 0.0}
-    assert [learning_rate(step, **plateau) for step in (10, 500, 801)] == [1, 1, 1]
+    assert [learning_rate(step, **plateau) for step in (10, 500, 800)] == [1, 1, 1]
     assert learning_rate(900, **plateau) == pytest.approx(0.5, abs=0.01)

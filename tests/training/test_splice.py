@@ -175,3 +175,13 @@ def test_a_share_of_the_clips_of_a_voice_with_enough_of_them_is_spliced(config):
     takes = [*voice.takes, *(replace(take, speed=0.9) for take in voice.takes)]
 
     assert Splicer(takes, voice, config, DecodedTakes()).spoken(takes[0], np.random.default_rng(0)) is None
+
+
+def test_takes_at_another_speed_are_another_voice():
+    voice = Voice([["one", "two"], ["two", "one"], ["three", "four"], ["four", "three"]])
+    takes = [*voice.takes[:2], *(replace(take, speed=0.9) for take in voice.takes[2:])]
+    splicer = Splicer(takes, voice, ALWAYS, DecodedTakes())
+
+    spoken = [splicer.spoken(takes[0], np.random.default_rng(seed)) for seed in range(20)]
+
+    assert {word for part in spoken if part for word in part.text.split()} == {"one", "two"}

@@ -60,12 +60,19 @@ def test_inference_is_torchs_batch_norm():
     assert torch.equal(out, expected)
 
 
-def test_a_batch_without_frames_gives_finite_statistics():
-    ours, _ = norms()
+@pytest.mark.parametrize("is_silence", [True, False])
+def test_a_batch_without_frames_that_count_has_the_running_statistics_and_does_not_move_them(is_silence):
+    ours, plain = (norm.float() for norm in norms())
+    frames, valid = batch([4, 2], 1)
+    ours(*batch([5, 3], 1))  # uneven statistics
+    plain.load_state_dict(ours.state_dict())
+    ours.is_silence = is_silence
 
-    ours(torch.ones(1, WIDTH, 2, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.bool))
+    valid &= is_silence
+    out = ours(frames, valid).transpose(1, 2)[valid]
 
-    assert all(value.isfinite().all() for value in ours.state_dict().values())
+    torch.testing.assert_close(out, plain.eval()(frames.float()).transpose(1, 2)[valid], rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(ours.state_dict()[name], value) for name, value in plain.state_dict().items())
 
 
 @pytest.mark.parametrize("nonsense", [1e6, math.nan])
