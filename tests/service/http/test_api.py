@@ -272,9 +272,11 @@ def test_translations_are_measured_as_transcriptions_are():
 
 def test_a_form_without_a_file_says_so(service):
     answer = service.post(data={"model": "whisper-1"}, files={"other": ("a", b"b")})
+    as_list = service.post(files={"file[]": ("a", wav(SECOND))})
     as_text = service.post(files={"file": (None, "not a file"), "model": (None, "whisper-1")})
 
     assert (error(answer)["code"], error(answer)["param"]) == ("missing_required_parameter", "file")
+    assert error(as_list) == error(answer)
     assert error(as_text)["code"] == "missing_required_parameter"
 
 
