@@ -383,7 +383,12 @@ def test_an_upload_over_the_limit_is_refused_when_no_size_was_announced(service)
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/nowhere", 404), ("GET", "/v1/audio/transcriptions", 405), ("DELETE", "/v1/models", 405)],
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/audio/transcriptions/", 404),
+        ("GET", "/v1/audio/transcriptions", 405),
+        ("DELETE", "/v1/models", 405),
+    ],
 )
 def test_the_frameworks_errors_have_our_shape(service, method, path, status):
     answer = service.client.request(method, path)
