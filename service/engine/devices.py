@@ -105,7 +105,7 @@ def engine_devices(
 
 def count_gpus() -> int:
     """Return the number of GPUs that CUDA shows; 0 without its driver."""
-    done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-P", "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) if done.returncode == 0 else 0
 
 
