@@ -597,4 +597,5 @@ def _did_you_mean(name: str, names: set[str]) -> str:
 
 def _fault(fault: ErrorDetails) -> str:
     name = ".".join(map(str, fault["loc"][:1]))
-    return f"{PREFIX}{name.upper()} (--{name.replace('_', '-')}): {fault['msg']}" if name else str(fault["msg"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{PREFIX}{name.upper()} (--{name.replace('_', '-')}): {message}" if name else message
