@@ -430,6 +430,10 @@ class Settings(BaseSettings):
                 f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
                 f"max_audio_seconds ({self.max_audio_seconds:g})"
             )
+        if self.min_sample_rate > self.max_sample_rate:
+            raise ValueError(
+                f"min_sample_rate ({self.min_sample_rate}) must not be above max_sample_rate ({self.max_sample_rate})"
+            )
         if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
             raise ValueError(
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
