@@ -63,7 +63,7 @@ class ChildProcess:
         with theirs:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
-                    [sys.executable, "-m", "audio.child", *arguments],
+                    [sys.executable, "-P", "-m", "audio.child", *arguments],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     env=os.environ | _ENVIRONMENT,

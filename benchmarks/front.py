@@ -117,7 +117,8 @@ def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[t
     several = f", http_processes={http_processes}" if http_processes > 1 else ""  # older versions have no such setting
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096{several}), {STUB_ENGINE!r})"
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout)  # noqa: S603
+        env = os.environ | ({"PYTHONPATH": str(checkout)} if checkout else {})
+        process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout, env=env)  # noqa: S603
         try:
             wait_for(f"http://127.0.0.1:{port}/readyz")
             if http_processes > 1:

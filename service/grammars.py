@@ -81,7 +81,7 @@ class Grammars:
         if self._process is None:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
-                    [sys.executable, "-m", MODULE, self._cache],
+                    [sys.executable, "-P", "-m", MODULE, self._cache],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,

@@ -430,6 +430,10 @@ class Settings(BaseSettings):
                 f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
                 f"max_audio_seconds ({self.max_audio_seconds:g})"
             )
+        if self.min_sample_rate > self.max_sample_rate:
+            raise ValueError(
+                f"min_sample_rate ({self.min_sample_rate}) must not be above max_sample_rate ({self.max_sample_rate})"
+            )
         if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
             raise ValueError(
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
@@ -597,4 +601,5 @@ def _did_you_mean(name: str, names: set[str]) -> str:
 
 def _fault(fault: ErrorDetails) -> str:
     name = ".".join(map(str, fault["loc"][:1]))
-    return f"{PREFIX}{name.upper()} (--{name.replace('_', '-')}): {fault['msg']}" if name else str(fault["msg"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{PREFIX}{name.upper()} (--{name.replace('_', '-')}): {message}" if name else message

@@ -2,7 +2,8 @@
 
 When installed, the import packages (`models`, `audio` and the others) lie inside this folder, so that they cannot
 collide with another package's `models`. They still import each other by their own names: importing `steno` puts this
-folder first on the module path, and into PYTHONPATH for child processes.
+folder first on the module path, and into PYTHONPATH for child processes. These have `-P`, because the folder that the
+command was started in may have a `models.py` of its own.
 
     import steno
 

@@ -15,6 +15,8 @@ from models.bundled import CHECKPOINT, NAME
 # its own copy of the model.
 _SMALL_BYTES = 32 << 20
 _MOST_ENGINES = 4
+# More are a mistake: a thousand processes that each load a model make a machine unusable.
+_MOST_NAMED = 64
 # With the bundled model the first takes 383 MB with the front, and each further one 267 MB; there must be room for
 # batches and uploads too.
 _FRONT_BYTES, _ENGINE_BYTES = 500 << 20, 400 << 20
@@ -60,8 +62,8 @@ def check_devices(devices: str) -> None:
         match = _NAME.fullmatch(name)
         if match is None or (match[1] == "auto" and match[2]):
             raise ValueError(f"{name!r} is no device; use auto, cpu, cpu:N for N engines, cuda or cuda:N")
-        if match[1] == "cpu" and match[2] and int(match[2]) == 0:
-            raise ValueError("cpu:N is N engines, at least one")
+        if match[1] == "cpu" and match[2] and not 1 <= int(match[2]) <= _MOST_NAMED:
+            raise ValueError(f"cpu:N is N engines, from 1 to {_MOST_NAMED}")
     kinds = [name.partition(":")[0] for name in names]
     if len(names) != len(set(names)) or ({"auto", "cpu"} & set(kinds) and len(names) > 1):
         raise ValueError("several devices are cuda:N, each once; several engines of a CPU are cpu:N")
@@ -105,7 +107,7 @@ def engine_devices(
 
 def count_gpus() -> int:
     """Return the number of GPUs that CUDA shows; 0 without its driver."""
-    done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-P", "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) if done.returncode == 0 else 0
 
 

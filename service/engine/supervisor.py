@@ -283,7 +283,7 @@ class Supervisor:
         self._longest_seconds = longest_seconds
         self._timeout = timeout
         self._clock = clock
-        self._command = [sys.executable, "-m", module, *engine_arguments]
+        self._command = [sys.executable, "-P", "-m", module, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
         self._restarts = Restarts(self._stopping)

@@ -48,6 +48,8 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
         description="Recorded speech to text, behind the audio API that OpenAI's clients speak.",
         docs_url=None,
         redoc_url=None,
+        # Of /path/ to /path, which behind a proxy for https would send recording and key again by plain http.
+        redirect_slashes=False,
     )
     app.state.front = front
     # The framework tries the routes in this order, so the most requested ones come first.

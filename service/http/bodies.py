@@ -18,6 +18,7 @@ from service.http.upload import Arrival, Upload, no_room
 _IN_MEMORY_BYTES = 1 << 20
 _MAX_JSON_BYTES = 1 << 18
 _RECORDING_TYPES = ("audio/", "video/", "application/octet-stream", "application/ogg")
+_COMPRESSIONS = ("gzip", "deflate", "br", "zstd")
 _URL = "url"
 
 
@@ -44,11 +45,15 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival:
         arrival: follows a recording that is uploaded.
 
     Raises:
-        RequestError: for a body that is too large, too slow, incomplete, malformed or of another type.
+        RequestError: for a body that is too large, too slow, incomplete, malformed, compressed or of another type.
         AudioTooLongError: if the recording is found to be too long on the way.
         OverloadedError: if there is no room for it.
         ClientDisconnect: if the client left.
     """
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding in _COMPRESSIONS:
+        message = f"The body is compressed (Content-Encoding: {encoding}); send it as it is."
+        raise RequestError(message, code=ErrorCode.MALFORMED_BODY)
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":

@@ -24,7 +24,8 @@ class ErrorCode(Enum):
 
     MALFORMED_REQUEST = Meaning((400,), "not HTTP/1")
     MALFORMED_BODY = Meaning(
-        (400,), "the body is not a complete multipart form, not JSON, or of another media type than those accepted"
+        (400,),
+        "the body is not a complete multipart form, not JSON, compressed, or of another media type than those accepted",
     )
     URL_NOT_ALLOWED = Meaning(
         (400,), "the URL, or one that it redirects to, is not on an allowed host, not https, or not at a public address"

@@ -141,7 +141,9 @@ class TranscriptionForm(BaseModel):
         given: dict[str, list[Any]] = {}
         for name, value in form.multi_items():
             if value != "":
-                given.setdefault(name.removesuffix("[]"), []).append(value)
+                # Of files, the parser keeps only the one named `file`.
+                key = name if isinstance(value, UploadFile) else name.removesuffix("[]")
+                given.setdefault(key, []).append(value)
         fields: dict[str, Any] = {}
         for name in _FIELDS & given.keys():
             if name in LISTS:

@@ -195,7 +195,7 @@ class WorkerSupervisor:
 
     async def _start(self, row: int, listener: socket.socket, main: MainProcess) -> _RunningWorker:
         async with started(
-            [sys.executable, "-m", _MODULE, *self._arguments],
+            [sys.executable, "-P", "-m", _MODULE, *self._arguments],
             {"--listener": listener.fileno(), "--counts": self._counts_file},
         ) as child:
             stream = Stream(from_worker)

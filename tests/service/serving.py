@@ -185,7 +185,7 @@ def steno_serve(
     command = ["-m", "cli", "serve"] if engine == SPEECH_ENGINE else ["-c", _SERVE_WITH_ENGINE, engine]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, *command, "--port", "0", "--log-format", "json", *flags],
+            [sys.executable, "-P", *command, "--port", "0", "--log-format", "json", *flags],
             stderr=output,
             env=dict(os.environ) | environment,
         )

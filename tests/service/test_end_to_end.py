@@ -14,6 +14,7 @@ import torch
 
 from models import load_model
 from models.resources import processors
+from tests.audio.media_files import media
 from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
 
 RATE = 16_000
@@ -60,6 +61,19 @@ def post_while_engine_is_held(service: ServerProcess, recordings, pool) -> list[
     answers = [pool.submit(post, service, samples) for samples in recordings]
     wait_for(lambda: waiting(service) - before == len(recordings))
     return answers
+
+
+@pytest.mark.slow
+def test_no_process_of_a_service_imports_from_the_folder_that_it_was_started_in(tmp_path, monkeypatch):
+    for name in ("audio", "models", "msgspec", "numpy", "service", "uvloop"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('another {name}')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    with steno_serve(tmp_path / "log", "--http-processes", "2") as service:
+        video = form(media(np.zeros((1, 48_000)), 48_000, "webm", "libopus"))
+        answer = service.client.post("/v1/audio/transcriptions", **video)
+
+    assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.slow

@@ -130,6 +130,8 @@ def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
 def test_settings_that_contradict_each_other_are_refused():
     with pytest.raises(SettingsError, match=r"min_audio_seconds .* must be below"):
         Settings.read({"min_audio_seconds": "5", "max_audio_seconds": "5"})
+    with pytest.raises(SettingsError, match=r"min_sample_rate .* must not be above"):
+        Settings.read({"min_sample_rate": "16001", "max_sample_rate": "16000"})
 
 
 def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch):

@@ -272,9 +272,11 @@ def test_translations_are_measured_as_transcriptions_are():
 
 def test_a_form_without_a_file_says_so(service):
     answer = service.post(data={"model": "whisper-1"}, files={"other": ("a", b"b")})
+    as_list = service.post(files={"file[]": ("a", wav(SECOND))})
     as_text = service.post(files={"file": (None, "not a file"), "model": (None, "whisper-1")})
 
     assert (error(answer)["code"], error(answer)["param"]) == ("missing_required_parameter", "file")
+    assert error(as_list) == error(answer)
     assert error(as_text)["code"] == "missing_required_parameter"
 
 
@@ -381,7 +383,12 @@ def test_an_upload_over_the_limit_is_refused_when_no_size_was_announced(service)
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/nowhere", 404), ("GET", "/v1/audio/transcriptions", 405), ("DELETE", "/v1/models", 405)],
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/audio/transcriptions/", 404),
+        ("GET", "/v1/audio/transcriptions", 405),
+        ("DELETE", "/v1/models", 405),
+    ],
 )
 def test_the_frameworks_errors_have_our_shape(service, method, path, status):
     answer = service.client.request(method, path)

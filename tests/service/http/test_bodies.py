@@ -1,5 +1,6 @@
 """A recording may be the body itself; options are parameters of the query then."""
 
+import gzip
 import subprocess
 
 import httpx
@@ -101,6 +102,14 @@ def test_the_error_for_another_media_type_lists_those_there_are(service, kind):
 
     assert error(answer) == (400, "malformed_body", None)
     assert "Content-Type: audio/wav" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/json", "audio/wav"])
+def test_a_compressed_body_is_refused_as_one(service, kind):
+    answer = service.post(content=gzip.compress(CLIP), headers={"content-type": kind, "content-encoding": "gzip"})
+
+    assert error(answer) == (400, "malformed_body", None)
+    assert "Content-Encoding: gzip" in answer.json()["error"]["message"]
 
 
 def test_limits_are_those_of_uploads():
