@@ -17,10 +17,14 @@ from prometheus_client import (
     GCCollector,
     Histogram,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 
 from service.engine.protocol import Ready
+
+# Prometheus' text format has no place for the time when a series began, so it would be a metric of its own.
+disable_created_metrics()
 
 ConnectionRefusal = Literal[
     "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"

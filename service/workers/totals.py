@@ -12,7 +12,6 @@ _Series = tuple[str, tuple[tuple[str, str], ...]]
 
 # Only the service's own metrics can be summed, not those of a worker's process and interpreter.
 _OURS = "steno_"
-_CREATED = "_created"  # when a series began, in Unix time
 
 
 def snapshot(registry: CollectorRegistry) -> MetricSamples:
@@ -63,8 +62,7 @@ class Totals:
         for family, name, labels, value in samples:
             key = name, tuple((label, text) for label, text in labels)
             self._families[key] = family
-            is_time = name.endswith(_CREATED)
-            sums[key] = min(sums.get(key, value), value) if is_time else sums.get(key, 0.0) + value
+            sums[key] = sums.get(key, 0.0) + value
 
 
 class _Summed:
@@ -89,11 +87,7 @@ class _Summed:
             samples = []
             for sample in family.samples:
                 key = sample.name, tuple(sample.labels.items())
-                other = self._sums.pop(key, None)
-                if other is not None:
-                    is_time = sample.name.endswith(_CREATED)
-                    sample = sample._replace(value=min(sample.value, other) if is_time else sample.value + other)
-                samples.append(sample)
+                samples.append(sample._replace(value=sample.value + self._sums.pop(key, 0.0)))
             samples += [
                 Sample(key[0], dict(key[1]), self._sums[key]) for key in elsewhere[family.name] if key in self._sums
             ]
