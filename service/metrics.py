@@ -24,7 +24,7 @@ from prometheus_client import (
 from service.engine.protocol import Ready
 
 # Prometheus' text format has no place for the time when a series began, so it would be a metric of its own.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
 
 ConnectionRefusal = Literal[
     "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"

@@ -11,15 +11,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from models.kernels.transducer import Tile, chosen_tile
+from models.kernels.tiles import Tile, chosen_tile
 
 # Triton's types mean nothing to a type checker.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2}
-# A program reads all weights of its columns: see models/kernels/transducer.py. With four warps the large tile
-# spills on sm_100.
+# With four warps the large tile spills on sm_100.
 FEW, MANY = Tile(16, 16), Tile(64, 64, warps=8, stages=2)
 SLICE = 128  # values of a row that are multiplied at once
 KEYS = 64  # keys that a program of attention reads at once

@@ -10,9 +10,10 @@ from tests.triton_interpreter import counted
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.kernels import transducer as kernels
+from models.kernels import joint as joint_kernels
 from models.kernels.attention import Launch, relative_attention
-from models.kernels.transducer import JointKernel, PredictorKernels
+from models.kernels.joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
+from models.kernels.predictor import PredictorKernels
 
 pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="a GPU runs kernels uncounted")
 
@@ -53,12 +54,12 @@ def test_large_tiles_read_weights_an_eighth_as_often(monkeypatch):
     inputs = torch.randn(32, 4, 20), torch.randn(32, 20), torch.zeros(32, dtype=torch.int64), torch.full((32,), 4)
 
     def read(tile):
-        monkeypatch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        monkeypatch.setattr(joint_kernels, "chosen_tile", lambda *_: tile)
         with counted(joint.output.weight) as counts:
             JointKernel(joint, rows=32, window=4)(*inputs)
         return counts.read
 
-    assert read(kernels.SCORES_OF_FEW) == 8 * read(kernels.SCORES_OF_MANY)
+    assert read(SCORES_OF_FEW) == 8 * read(SCORES_OF_MANY)
 
 
 def test_a_row_visits_the_keys_of_its_own_frames_and_each_tile_has_one_new_block_of_distances():

@@ -16,8 +16,11 @@ from models.search.state import TransducerState
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.kernels import transducer as kernels
-from models.kernels.transducer import JointKernel, PredictorKernels, Tile, chosen_tile
+from models.kernels import joint as joint_kernels
+from models.kernels import predictor as predictor_kernels
+from models.kernels.joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
+from models.kernels.predictor import UNITS_OF_FEW, UNITS_OF_MANY, PredictorKernels
+from models.kernels.tiles import Tile, chosen_tile
 from models.search.fused_look_ahead import FusedLookAhead
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -46,7 +49,7 @@ def random_joint(draw, labels, durations, width, activation="relu"):
     width=st.integers(1, 80),
     durations=st.sampled_from([(), TDT]),
     activation=st.sampled_from(["relu", "tanh", "sigmoid"]),
-    tile=st.sampled_from([kernels.SCORES_OF_FEW, kernels.SCORES_OF_MANY]),
+    tile=st.sampled_from([SCORES_OF_FEW, SCORES_OF_MANY]),
 )
 def test_scores_are_those_of_the_joint(
     device, seed, dtype, rows, frames, window, labels, width, durations, activation, tile
@@ -58,7 +61,7 @@ def test_scores_are_those_of_the_joint(
     lengths = torch.randint(0, frames + 1, (rows,), device=device)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        patch.setattr(joint_kernels, "chosen_tile", lambda *_: tile)
         kernel = JointKernel(joint, rows, window)
     kernel.scores.best.fill_(7.0)
     scores = kernel(projected, predicted, time, lengths)
@@ -102,7 +105,7 @@ def test_the_lowest_of_equal_labels_is_chosen(device):
     width=st.integers(1, 70),
     layers=st.integers(1, 3),
     joint_width=st.integers(1, 40),
-    tile=st.sampled_from([kernels.UNITS_OF_FEW, kernels.UNITS_OF_MANY]),
+    tile=st.sampled_from([UNITS_OF_FEW, UNITS_OF_MANY]),
     any_found=st.booleans(),
 )
 def test_labels_are_read_as_the_predictor_reads_them(
@@ -125,7 +128,7 @@ def test_labels_are_read_as_the_predictor_reads_them(
 
     after = torch.full_like(hidden, float("nan"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        patch.setattr(predictor_kernels, "chosen_tile", lambda *_: tile)
         PredictorKernels(predictor, joint)(labels, found, hidden, after, cell, predicted)
 
     for got, expected in zip((after, cell, predicted), wanted, strict=True):

@@ -1,10 +1,9 @@
-"""A step of look-ahead (models/search/look_ahead.py) in three kernels, and one for each layer of the predictor.
+"""The joint's part of a step of look-ahead (models/search/look_ahead.py), in two kernels: scores, and choices.
 
-In plain operations a step is some fifty kernels, each faster than its launch. These keep intermediate values in
-registers, and never write the logits. All sums are float32.
+In plain operations a step is some fifty kernels, each faster than its launch. These, and those of the predictor
+(models/kernels/predictor.py), keep intermediate values in registers, and never write the logits. All sums are float32.
 
-A row is an utterance of the batch. Rows that find no label in a step keep their predictor's state. A tile is skipped if
-none of its rows needs it: scores of finished or empty rows, and the predictor of rows without a new label.
+A row is an utterance of the batch. Tiles of scores that no row needs, because it is finished or empty, are skipped.
 """
 
 from dataclasses import dataclass
@@ -14,61 +13,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.transducer import Joint
+from models.kernels.activations import sigmoid, tanh
+from models.kernels.tiles import Tile, chosen_tile
 from models.search.state import TransducerState
 
 # Triton's types mean nothing to a type checker.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-_WIDTH = 64  # values of a row multiplied at a time
-_MULTIPROCESSORS = 128  # of a large GPU
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The tile of a product that a program computes.
-
-    Attributes:
-        rows: rows of the result, at least 16 for tensor cores.
-        columns: columns of the result.
-        warps: warps of the program.
-        stages: loads that overlap.
-    """
-
-    rows: int
-    columns: int
-    warps: int = 4
-    stages: int = 3
-
-
-# A program reads all weights of its columns. With few rows, tiles are small, so that many programs share the work. With
-# enough rows to fill a GPU, tiles are large, so that weights are read seldom. With two stages they fit the shared
-# memory of every GPU since Ampere.
+# With two stages, large tiles fit the shared memory of every GPU since Ampere.
 SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
-UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, warps=8, stages=2)
-
-
-def chosen_tile(few: Tile, many: Tile, rows: int, columns: int, dtype: torch.dtype) -> Tile:
-    """Return the tile for a product of ``rows`` and ``columns``; float32 has no room for large ones."""
-    enough = triton.cdiv(rows, many.rows) * triton.cdiv(columns, many.columns) >= _MULTIPROCESSORS
-    return many if enough and dtype != torch.float32 else few
-
+_WIDTH = 64  # values of a row multiplied at a time
 
 _ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
-
-
-@triton.jit
-def _sigmoid(x):
-    return 1 / (1 + tl.exp(-x))
-
-
-@triton.jit
-def _tanh(x):
-    # By the magnitude, so that nothing overflows.
-    shrunk = tl.exp(-2 * tl.abs(x))
-    magnitude = (1 - shrunk) / (1 + shrunk)
-    return tl.where(x < 0, -magnitude, magnitude)
 
 
 @triton.jit
@@ -121,9 +79,9 @@ def _score_tile(
             if ACTIVATION == 0:
                 mixed = tl.maximum(mixed, 0.0)
             elif ACTIVATION == 1:
-                mixed = _tanh(mixed)
+                mixed = tanh(mixed)
             else:
-                mixed = _sigmoid(mixed)
+                mixed = sigmoid(mixed)
             place = output[None, :] * JOINT + unit[:, None]
             weights = tl.load(weight + place, mask=inside[:, None] & known[None, :], other=0.0)
             scores += tl.dot(mixed.to(weights.dtype), weights, input_precision="ieee")
@@ -220,118 +178,6 @@ def _walk(
         tl.store(label_out + row, token)
     else:
         tl.store(found_out + row, 0)
-
-
-@triton.jit
-def _gate(x, weight, unit, k, first, WIDTH: tl.constexpr):
-    """Return the contribution of a slice of the inputs to one gate."""
-    known = (k < WIDTH)[:, None] & (unit < WIDTH)[None, :]
-    weights = tl.load(weight + (first + unit)[None, :] * WIDTH + k[:, None], mask=known, other=0.0)
-    return tl.dot(x, weights, input_precision="ieee")
-
-
-@triton.jit
-def _lstm_layer(
-    inputs,
-    label_gates,
-    labels,
-    found,
-    hidden,
-    hidden_after,
-    cell,
-    from_input,
-    from_hidden,
-    bias,
-    rows,
-    FIRST: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    SLICE: tl.constexpr,
-):
-    """Advance some units of a layer by one label, for rows with a new label."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    real = row < rows
-    known = unit < WIDTH
-    wanted = real[:, None] & known[None, :]
-    place = row[:, None] * WIDTH + unit[None, :]
-    old_hidden = tl.load(hidden + place, mask=wanted, other=0.0)
-    is_found = tl.load(found + row, mask=real, other=0) > 0
-    if tl.max(is_found.to(tl.int32), axis=0) > 0:
-        write = tl.zeros((ROWS, UNITS), tl.float32)
-        keep = tl.zeros((ROWS, UNITS), tl.float32)
-        content = tl.zeros((ROWS, UNITS), tl.float32)
-        show = tl.zeros((ROWS, UNITS), tl.float32)
-        if FIRST:
-            label = tl.load(labels + row, mask=real, other=0)
-            gates = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
-            write += tl.load(gates, mask=wanted, other=0.0).to(tl.float32)
-            keep += tl.load(gates + WIDTH, mask=wanted, other=0.0).to(tl.float32)
-            content += tl.load(gates + 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
-            show += tl.load(gates + 3 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
-        else:
-            write += tl.load(bias + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            keep += tl.load(bias + WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            content += tl.load(bias + 2 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            show += tl.load(bias + 3 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-        for start in range(0, WIDTH, SLICE):
-            k = start + tl.arange(0, SLICE)
-            there = real[:, None] & (k < WIDTH)[None, :]
-            before = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-            write += _gate(before, from_hidden, unit, k, 0, WIDTH)
-            keep += _gate(before, from_hidden, unit, k, WIDTH, WIDTH)
-            content += _gate(before, from_hidden, unit, k, 2 * WIDTH, WIDTH)
-            show += _gate(before, from_hidden, unit, k, 3 * WIDTH, WIDTH)
-            if not FIRST:
-                read = tl.load(inputs + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-                write += _gate(read, from_input, unit, k, 0, WIDTH)
-                keep += _gate(read, from_input, unit, k, WIDTH, WIDTH)
-                content += _gate(read, from_input, unit, k, 2 * WIDTH, WIDTH)
-                show += _gate(read, from_input, unit, k, 3 * WIDTH, WIDTH)
-        old_cell = tl.load(cell + place, mask=wanted, other=0.0)
-        advanced = _sigmoid(keep) * old_cell.to(tl.float32) + _sigmoid(write) * _tanh(content)
-        shown = _sigmoid(show) * _tanh(advanced)
-        tl.store(cell + place, advanced.to(old_cell.dtype), mask=wanted & is_found[:, None])
-        tl.store(hidden_after + place, tl.where(is_found[:, None], shown.to(old_hidden.dtype), old_hidden), mask=wanted)
-    else:
-        tl.store(hidden_after + place, old_hidden, mask=wanted)
-
-
-@triton.jit
-def _project(
-    hidden,
-    weight,
-    bias,
-    found,
-    predicted,
-    rows,
-    WIDTH: tl.constexpr,
-    JOINT: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    SLICE: tl.constexpr,
-):
-    """Project the predictor's output for the joint, for rows with a new label."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    real = row < rows
-    known = unit < JOINT
-    is_found = tl.load(found + row, mask=real, other=0) > 0
-    if tl.max(is_found.to(tl.int32), axis=0) > 0:
-        total = tl.zeros((ROWS, UNITS), tl.float32)
-        for start in range(0, WIDTH, SLICE):
-            k = start + tl.arange(0, SLICE)
-            inside = k < WIDTH
-            there = is_found[:, None] & inside[None, :]
-            values = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-            those = inside[:, None] & known[None, :]
-            weights = tl.load(weight + unit[None, :] * WIDTH + k[:, None], mask=those, other=0.0)
-            total += tl.dot(values, weights, input_precision="ieee")
-        shift = tl.load(bias + unit, mask=known, other=0.0)
-        place = predicted + row[:, None] * JOINT + unit[None, :]
-        value = (total + shift[None, :].to(tl.float32)).to(shift.dtype)
-        tl.store(place, value, mask=is_found[:, None] & known[None, :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,76 +311,4 @@ class WalkKernel:
             LABELS=self._scoring.tile_labels,
             DURATIONS=len(self._durations),
             num_warps=1,
-        )
-
-
-class PredictorKernels:
-    """Advances the predictor by the new labels, and projects its output for the joint.
-
-    A layer reads the hidden units of all rows and must write them elsewhere, because other programs still read; two
-    buffers alternate.
-    """
-
-    def __init__(self, predictor: Predictor, joint: Joint) -> None:
-        """Take the weights of a folded predictor."""
-        assert predictor.label_gates is not None, "the predictor is folded"
-        self._label_gates = predictor.label_gates
-        self._layers = [
-            (from_input.detach(), from_hidden.detach(), (bias.float() + other.float()).detach())
-            for from_input, from_hidden, bias, other in predictor.lstm.all_weights
-        ]
-        self._projection = joint.predictor_projection
-
-    def __call__(
-        self, labels: Tensor, found: Tensor, hidden: Tensor, after: Tensor, cell: Tensor, predicted: Tensor
-    ) -> None:
-        """Advance the rows that found a label.
-
-        Args:
-            labels: the new labels, int64 [rows].
-            found: whether each row has one, int64 [rows].
-            hidden: hidden state of the predictor, [layers, rows, width].
-            after: the hidden state after the label; written.
-            cell: cell state of the predictor, in the same shape; changed.
-            predicted: output of the predictor, projected for the joint, [rows, joint width]; changed.
-        """
-        rows, width = hidden.shape[1:]
-        tile = chosen_tile(UNITS_OF_FEW, UNITS_OF_MANY, rows, width, hidden.dtype)
-        grid = triton.cdiv(rows, tile.rows), triton.cdiv(width, tile.columns)
-        for layer, (from_input, from_hidden, bias) in enumerate(self._layers):
-            _lstm_layer[grid](
-                after[max(0, layer - 1)],
-                self._label_gates,
-                labels,
-                found,
-                hidden[layer],
-                after[layer],
-                cell[layer],
-                from_input,
-                from_hidden,
-                bias,
-                rows,
-                FIRST=layer == 0,
-                WIDTH=width,
-                ROWS=tile.rows,
-                UNITS=tile.columns,
-                SLICE=_WIDTH,
-                num_warps=tile.warps,
-                num_stages=tile.stages,
-            )
-        weight, bias = self._projection.weight, self._projection.bias
-        _project[(grid[0], triton.cdiv(weight.size(0), tile.columns))](
-            after[-1],
-            weight,
-            bias,
-            found,
-            predicted,
-            rows,
-            WIDTH=width,
-            JOINT=weight.size(0),
-            ROWS=tile.rows,
-            UNITS=tile.columns,
-            SLICE=_WIDTH,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
         )
