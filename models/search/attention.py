@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.config import AttentionDecoderConfig
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
@@ -61,7 +61,15 @@ class GreedyWriting:
     """
 
     def __init__(
-        self, decoder: AttentionDecoder, memory: Memory, prompts: Tensor, longest: int, end: int, *, texts: int = 1
+        self,
+        decoder: AttentionDecoder,
+        memory: Memory,
+        prompts: Tensor,
+        longest: int,
+        end: int,
+        *,
+        texts: int = 1,
+        cache: Cache | None = None,
     ) -> None:
         """Allocate the state; ``restart`` begins a search.
 
@@ -72,6 +80,7 @@ class GreedyWriting:
             longest: most tokens of a sequence, prompt included.
             end: the token that ends a text; not part of the result.
             texts: rows of each utterance.
+            cache: room for ``longest`` tokens of each row, finite; None makes one.
         """
         rows, self._prompt = prompts.size(0) * texts, prompts.size(1)
         self.capacity = max(0, longest - self._prompt)
@@ -80,7 +89,7 @@ class GreedyWriting:
         self._memory = memory
         self._end = end
         self._last_position = max(longest, self._prompt) - 1
-        self._cache = decoder.cache(rows, self._last_position + 1)
+        self._cache = decoder.cache(rows, self._last_position + 1) if cache is None else cache
         self._limits = prompts.new_zeros(rows)
         self._token = prompts.new_zeros(rows, 1)  # what the next step reads
         self._position = prompts.new_zeros(1)  # the position of that token in the sequence

@@ -8,7 +8,7 @@ exponent is NeMo's ``len_pen``.
 import torch
 from torch import Tensor
 
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.attention import GreedyWriting
 from models.search.result import SearchResult
 
@@ -28,6 +28,7 @@ class BeamWriting(GreedyWriting):
         *,
         texts: int,
         length_penalty: float,
+        cache: Cache | None = None,
     ) -> None:
         """Allocate the state, as ``GreedyWriting`` does.
 
@@ -39,8 +40,9 @@ class BeamWriting(GreedyWriting):
             end: the token that ends a text; not part of the result.
             texts: beam width.
             length_penalty: exponent of the length penalty; 0 compares sums.
+            cache: see ``GreedyWriting``.
         """
-        super().__init__(decoder, memory, prompts, longest, end, texts=texts)
+        super().__init__(decoder, memory, prompts, longest, end, texts=texts, cache=cache)
         self._texts = texts
         self._length_penalty = length_penalty
         # Candidates for each text: one more than the beam, because a text that ends has the penalty of a shorter one.

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
@@ -82,7 +82,8 @@ class AttentionSearch:
         def prepare() -> _Prepared:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, frames, encoded.size(2)), lasting[:, 0])
-            return _Prepared(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
+            cache = self._decoder.cache(rows * self._config.beam, longest)
+            return _Prepared(self._writing(memory, lasting, longest, cache), memory, cache, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)
 
@@ -95,20 +96,24 @@ class AttentionSearch:
     def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
         return self._decoder.memory(encoded, lengths).repeated(self._config.beam)
 
-    def _writing(self, memory: Memory, prompts: Tensor, longest: int) -> GreedyWriting:
+    def _writing(self, memory: Memory, prompts: Tensor, longest: int, cache: Cache | None = None) -> GreedyWriting:
         beam, penalty = self._config.beam, self._config.length_penalty
+        parts = self._decoder, memory, prompts, longest, self._end
         if beam == 1:
-            return GreedyWriting(self._decoder, memory, prompts, longest, self._end)
-        return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
+            return GreedyWriting(*parts, cache=cache)
+        return BeamWriting(*parts, texts=beam, length_penalty=penalty, cache=cache)
 
 
 class _Prepared:
     """State and graph for batches up to a number of rows and frames."""
 
-    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, side_stream: SideStream) -> None:
+    def __init__(
+        self, writing: GreedyWriting, memory: Memory, cache: Cache, prompts: Tensor, side_stream: SideStream
+    ) -> None:
         self._side_stream = side_stream
         self._writing = writing
         self._memory = memory
+        self._cache = cache
         self._prompts = prompts
         self._limits = torch.zeros_like(prompts[:, 0])
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
@@ -118,6 +123,7 @@ class _Prepared:
         rows = prompts.size(0)
         self._side_stream.join()  # the state is the previous batch's until its tokens are copied
         self._memory.replace_first(memory)
+        self._cache.clear()
         self._prompts[:rows] = prompts
         self._limits.zero_()  # rows without an utterance are done at once
         self._limits[:rows] = limits

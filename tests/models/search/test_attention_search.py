@@ -1,5 +1,7 @@
 """The search of an attention decoder in CUDA graphs finds what it finds without; rehearsed on a CPU."""
 
+import math
+
 import pytest
 import torch
 
@@ -54,6 +56,18 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam)
     assert len(graphed.sizes) == 4
     lengths = {len(row.tokens) for rows in found for row in rows}
     assert len(lengths) > 5
+
+
+@pytest.mark.parametrize("beam", BEAMS)
+def test_a_recording_that_gives_no_numbers_spoils_no_later_batch(beam):
+    model = decoder(beam)
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+    spoiled, later = (batch(4, 20, "cpu", seed) for seed in range(2))
+    spoiled[0][1] = torch.nan
+
+    assert any(row.confidence and math.isnan(sum(row.confidence)) for row in search(graphed, *spoiled))
+
+    assert search(graphed, *later) == search(eager, *later)
 
 
 @pytest.mark.parametrize("beam", BEAMS)
