@@ -41,7 +41,7 @@ class GraphedPasses:
         self._pool = shared_pool(device)
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self.sizes: Sizes[_Prepared] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes(device)
         self._rows: dict[int, list[int]] = {}  # rows of the graphs by samples of a row, ascending
 
     @torch.no_grad()

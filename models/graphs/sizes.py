@@ -8,13 +8,15 @@ from typing import Generic, TypeVar
 
 import torch
 
+from models.graphs.arena import Arena
+
 log = logging.getLogger("steno.models")
 
 # Few rows are rounded up to a power of four, because a step of four rows takes about as long as that of one. More rows
 # are rounded up to a power of two, because their memory and time grow with their number.
 _FEW_ROWS = 64
 _LEAST_FRAMES = 64
-# One size may take this part (1 / _SHARE) of the free memory, so that sizes together never take all of it. The host
+# One size may add this part (1 / _SHARE) of the free memory, so that sizes together never take all of it. The host
 # drives larger ones, whose memory is free again after the batch.
 _SHARE = 8
 
@@ -32,10 +34,13 @@ class Sizes(Generic[Prepared]):
     """Things prepared once for each size.
 
     Attributes:
+        arena: memory that sizes share.
         refused: sizes that could not be captured; the host launches their operations.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        """Begin without a size."""
+        self.arena = Arena(device)
         self._prepared: dict[tuple[Hashable, ...], Prepared] = {}
         self.refused: set[tuple[Hashable, ...]] = set()
 
@@ -91,7 +96,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> bool:
-    """Return whether a device has room for a size of ``taken`` bytes, and for others."""
+    """Return whether a device has room for a size that takes ``taken`` bytes more, and for others."""
     return _SHARE * taken <= free(device)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
@@ -33,7 +34,7 @@ class AttentionSearch:
         Args:
             decoder: the decoder; its configuration has the beam width.
             end: the token that ends a text; not part of a result.
-            graphed: whether to capture graphs; each size then allocates its memory once, at its first batch.
+            graphed: whether to capture graphs, each at the first batch of its size; sizes share their memory.
             free: returns the free bytes of a device.
         """
         self._decoder = decoder
@@ -41,8 +42,9 @@ class AttentionSearch:
         self._end = end
         self._graphed = graphed
         self._free = free
-        self._side_stream = SideStream(decoder.embedding.weight.device)
-        self.sizes: Sizes[_Prepared] = Sizes()
+        device = decoder.embedding.weight.device
+        self._side_stream = SideStream(device)
+        self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
@@ -76,22 +78,28 @@ class AttentionSearch:
         known = self.sizes.known(size)
         if known is not None:
             return known
-        if not has_room(self._bytes(size, encoded.dtype), encoded.device, self._free):
+        state = self._state(size, encoded.dtype)
+        if not has_room(self.sizes.arena.growth(state), encoded.device, self._free):
             return None
 
         def prepare() -> _Prepared:
             lasting = prompts.new_zeros(rows, prompts.size(1))
-            memory = self._memory(encoded.new_zeros(rows, frames, encoded.size(2)), lasting[:, 0])
-            cache = self._decoder.cache(rows * self._config.beam, longest)
+            own_keys, own_values, *of_frames = self.sizes.arena.tensors(state)
+            cache, layers = Cache(own_keys, own_values), self._config.layers
+            lengths = lasting.new_zeros(rows * self._config.beam)
+            bias = encoded.new_zeros(len(lengths), 1, 1, frames)
+            memory = Memory(tuple(of_frames[:layers]), tuple(of_frames[layers:]), bias, lengths)
             return _Prepared(self._writing(memory, lasting, longest, cache), memory, cache, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)
 
-    def _bytes(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> int:
-        """Return the bytes of the keys and values of a size: those of its encoder frames and of its texts."""
+    def _state(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> list[Layout]:
+        """Return the keys and values of a size: those of its texts, and those of its encoder frames by layer."""
         rows, frames, _, longest = size
-        values = 2 * self._config.layers * self._config.width * rows * self._config.beam * (frames + longest)
-        return values * dtype.itemsize
+        layers, heads, share = self._config.layers, self._config.heads, self._config.width // self._config.heads
+        of_text = Layout((layers, rows * self._config.beam, heads, longest, share), dtype)
+        of_frames = Layout((rows * self._config.beam, heads, frames, share), dtype)
+        return [of_text] * 2 + [of_frames] * (2 * layers)
 
     def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
         return self._decoder.memory(encoded, lengths).repeated(self._config.beam)

@@ -42,7 +42,7 @@ class GraphedCtcBeam:
         self._parts = blank, language_model, beam
         self._free = free
         self._side_stream = SideStream(device)
-        self.sizes: Sizes[_Prepared] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from models.graphs.sizes import Sizes, frame_size, graph_rows, row_sizes
 
+CPU = torch.device("cpu")
+
 
 @given(st.integers(1, 10_000))
 def test_every_number_of_rows_has_a_size_that_is_not_much_larger_and_is_warmed_up(rows):
@@ -61,14 +63,14 @@ NO_CAPTURE = RuntimeError("CUDA error: operation not permitted when stream is ca
 
 
 def test_a_capture_that_was_spoiled_once_is_tried_again():
-    sizes = Sizes()
+    sizes = Sizes(CPU)
 
     assert sizes.get((1,), Failing(NO_CAPTURE)) == "prepared"
     assert sizes.counted() == {"captured": 1, "refused": 0}
 
 
 def test_what_cannot_be_captured_is_switched_off_for_that_size_alone(caplog):
-    sizes, never = Sizes(), Failing(*[NO_CAPTURE] * 10)
+    sizes, never = Sizes(CPU), Failing(*[NO_CAPTURE] * 10)
 
     assert sizes.get((1,), never) is None
     assert sizes.get((1,), never) is None
@@ -81,7 +83,7 @@ def test_what_cannot_be_captured_is_switched_off_for_that_size_alone(caplog):
 
 @pytest.mark.parametrize("error", [RuntimeError("CUDA error: an illegal memory access"), torch.OutOfMemoryError("no")])
 def test_other_errors_are_raised_and_switch_nothing_off(error):
-    sizes = Sizes()
+    sizes = Sizes(CPU)
 
     with pytest.raises(type(error)):
         sizes.get((1,), Failing(error))

@@ -4,8 +4,12 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.config import AttentionDecoderConfig
+from models.graphs.arena import Arena
+from models.graphs.sizes import frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
@@ -56,6 +60,46 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam)
     assert len(graphed.sizes) == 4
     lengths = {len(row.tokens) for rows in found for row in rows}
     assert len(lengths) > 5
+
+
+@pytest.mark.slow
+@given(st.sampled_from(BEAMS), st.permutations([(1, 20), (16, 64), (3, 70), (2, 30)]))
+@settings(max_examples=8, deadline=None)
+def test_sizes_in_any_order_share_memory_and_find_what_the_host_would(beam, sizes):
+    model = decoder(beam)
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+
+    for seed in range(2):
+        for rows, frames in sizes:
+            inputs = batch(rows, frames, "cpu", seed)
+            assert search(graphed, *inputs) == search(eager, *inputs)
+
+    largest = Arena(torch.device("cpu"))
+    largest.tensors(graphed._state((16, 64, 4, 64), torch.float64))
+    assert len(graphed.sizes) == 4
+    assert graphed.sizes.arena.bytes <= 1.25 * largest.bytes
+
+
+@pytest.mark.slow
+@given(st.sampled_from([4, 8, 24]), st.sampled_from([240, 960, 1920]), st.randoms(use_true_random=True))
+@settings(max_examples=30, deadline=None)
+def test_the_sizes_of_a_canary_together_take_little_more_than_the_largest(layers, budget, random):
+    config = AttentionDecoderConfig(1024, layers, 8, 16, "relu", positions=1024, length_margin=50, beam=1)
+    with torch.device("meta"):
+        driver = AttentionSearch(AttentionDecoder(config, 1024, 8), END, graphed=True)
+    warm_up = []
+    for seconds in (40.1, 32.0, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0):  # the buckets of a service
+        frames = int(seconds / 0.08) + 1
+        longest = frame_size(min(1024, frames + 51))
+        warm_up += [(rows, frame_size(frames), 9, longest) for rows in row_sizes(int(budget // seconds))]
+    states = [driver._state(size, torch.bfloat16) for size in warm_up]
+    largest = max(sum(layout.bytes for layout in state) for state in states)
+
+    for order, most in ((states, 1.1), (random.sample(states, len(states)), 1.35)):
+        arena = Arena(torch.device("meta"))
+        for state in order:
+            arena.tensors(state)
+        assert arena.bytes <= most * largest
 
 
 @pytest.mark.parametrize("beam", BEAMS)
