@@ -26,6 +26,10 @@ class Layout(NamedTuple):
         """Its bytes, up to where the next tensor may begin."""
         return -(-self.elements * self.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
 
+    def zeros(self, device: torch.device) -> Tensor:
+        """Return such a tensor with memory of its own."""
+        return torch.zeros(self.shape, dtype=self.dtype, device=device)
+
 
 class Arena:
     """Memory that states share: together they take little more than the largest, whatever the order in which they come.
