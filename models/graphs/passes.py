@@ -41,7 +41,7 @@ class GraphedPasses:
         self._pool = shared_pool(device)
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self.sizes: Sizes[_Prepared] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes(device)
         self._rows: dict[int, list[int]] = {}  # rows of the graphs by samples of a row, ascending
 
     @torch.no_grad()
@@ -58,6 +58,11 @@ class GraphedPasses:
             waveforms = self._waveforms[: most * samples].view(most, samples)
             for work in self._passes:
                 self.sizes.get((work, most, samples), partial(_Prepared, work, waveforms, self._pool))
+
+    def clear(self) -> None:
+        """Drop all graphs; no pass may be under way."""
+        self.sizes.clear()
+        self._rows.clear()
 
     @torch.no_grad()
     def __call__(self, work: Pass, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:

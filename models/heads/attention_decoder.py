@@ -75,6 +75,11 @@ class Cache:
     keys: Tensor
     values: Tensor
 
+    def clear(self) -> None:
+        """Forget the tokens; those that are not numbers would show through a mask, which multiplies them by 0."""
+        self.keys.zero_()
+        self.values.zero_()
+
 
 class AttentionDecoder(nn.Module):
     """Scores the next token from the tokens before it and the encoder's frames.

@@ -6,13 +6,14 @@ result does not depend on the batch: its length is bounded by its own audio. NeM
 the batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from models.config import AttentionDecoderConfig
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
@@ -61,7 +62,15 @@ class GreedyWriting:
     """
 
     def __init__(
-        self, decoder: AttentionDecoder, memory: Memory, prompts: Tensor, longest: int, end: int, *, texts: int = 1
+        self,
+        decoder: AttentionDecoder,
+        memory: Memory,
+        prompts: Tensor,
+        longest: int,
+        end: int,
+        *,
+        texts: int = 1,
+        caches: Sequence[Cache] | None = None,
     ) -> None:
         """Allocate the state; ``restart`` begins a search.
 
@@ -72,6 +81,7 @@ class GreedyWriting:
             longest: most tokens of a sequence, prompt included.
             end: the token that ends a text; not part of the result.
             texts: rows of each utterance.
+            caches: the cache, with finite values and room for ``longest`` tokens of each row; None makes it.
         """
         rows, self._prompt = prompts.size(0) * texts, prompts.size(1)
         self.capacity = max(0, longest - self._prompt)
@@ -80,7 +90,7 @@ class GreedyWriting:
         self._memory = memory
         self._end = end
         self._last_position = max(longest, self._prompt) - 1
-        self._cache = decoder.cache(rows, self._last_position + 1)
+        self._cache = caches[0] if caches else decoder.cache(rows, self._last_position + 1)
         self._limits = prompts.new_zeros(rows)
         self._token = prompts.new_zeros(rows, 1)  # what the next step reads
         self._position = prompts.new_zeros(1)  # the position of that token in the sequence

@@ -5,10 +5,12 @@ is the sum of log-probabilities, divided by a length penalty (Wu et al., 2016, a
 exponent is NeMo's ``len_pen``.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.attention import GreedyWriting
 from models.search.result import SearchResult
 
@@ -17,6 +19,8 @@ _NEVER = float("-inf")
 
 class BeamWriting(GreedyWriting):
     """The state of a beam search: ``texts`` rows for each utterance, side by side."""
+
+    CACHES = 2
 
     def __init__(
         self,
@@ -28,6 +32,7 @@ class BeamWriting(GreedyWriting):
         *,
         texts: int,
         length_penalty: float,
+        caches: Sequence[Cache] | None = None,
     ) -> None:
         """Allocate the state, as ``GreedyWriting`` does.
 
@@ -39,15 +44,16 @@ class BeamWriting(GreedyWriting):
             end: the token that ends a text; not part of the result.
             texts: beam width.
             length_penalty: exponent of the length penalty; 0 compares sums.
+            caches: two, as for ``GreedyWriting``; None makes them.
         """
-        super().__init__(decoder, memory, prompts, longest, end, texts=texts)
+        super().__init__(decoder, memory, prompts, longest, end, texts=texts, caches=caches)
         self._texts = texts
         self._length_penalty = length_penalty
         # Candidates for each text: one more than the beam, because a text that ends has the penalty of a shorter one.
         self._choices = min(texts + 1, decoder.vocabulary_size)
         self._scores = self._confidence.new_zeros(prompts.size(0) * texts)
         # A step reads one cache and writes the other, and they change places; a graph has an even number of steps.
-        self._spare = decoder.cache(len(self._scores), self._last_position + 1)
+        self._spare = caches[1] if caches else decoder.cache(len(self._scores), self._last_position + 1)
         self._first_rows = texts * torch.arange(prompts.size(0), device=prompts.device)[:, None]
         self._is_later = torch.arange(texts, device=prompts.device) > 0
         self._is_worse = torch.arange(self._choices, device=prompts.device) > 0

@@ -3,13 +3,16 @@
 Graphs run in a side stream, beside the encoding of the next batch.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
-from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, row_sizes
+from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
@@ -33,16 +36,17 @@ class AttentionSearch:
         Args:
             decoder: the decoder; its configuration has the beam width.
             end: the token that ends a text; not part of a result.
-            graphed: whether to capture graphs; each size then allocates its memory once, at its first batch.
+            graphed: whether to capture graphs, each at the first batch of its size; sizes share their memory.
             free: returns the free bytes of a device.
         """
         self._decoder = decoder
         self._config = decoder.config
+        self._cache_count = 1 if decoder.config.beam == 1 else BeamWriting.CACHES
         self._end = end
         self._graphed = graphed
-        self._free = free
-        self._side_stream = SideStream(decoder.embedding.weight.device)
-        self.sizes: Sizes[_Prepared] = Sizes()
+        device = decoder.embedding.weight.device
+        self._side_stream = SideStream(device)
+        self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
@@ -76,41 +80,54 @@ class AttentionSearch:
         known = self.sizes.known(size)
         if known is not None:
             return known
-        if not has_room(self._bytes(size, encoded.dtype), encoded.device, self._free):
+        state = self._state(size, encoded.dtype)
+        if not self.sizes.has_room(size, state):
             return None
 
         def prepare() -> _Prepared:
             lasting = prompts.new_zeros(rows, prompts.size(1))
-            memory = self._memory(encoded.new_zeros(rows, frames, encoded.size(2)), lasting[:, 0])
-            return _Prepared(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
+            tensors, layers = self.sizes.arena.tensors(state), self._config.layers
+            of_texts, of_frames = tensors[: -2 * layers], tensors[-2 * layers :]
+            caches = [Cache(*pair) for pair in zip(of_texts[::2], of_texts[1::2], strict=True)]
+            lengths = lasting.new_zeros(rows * self._config.beam)
+            bias = encoded.new_zeros(len(lengths), 1, 1, frames)
+            memory = Memory(tuple(of_frames[:layers]), tuple(of_frames[layers:]), bias, lengths)
+            writing = self._writing(memory, lasting, longest, caches)
+            return _Prepared(writing, memory, caches, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)
 
-    def _bytes(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> int:
-        """Return the bytes of the keys and values of a size: those of its encoder frames and of its texts."""
+    def _state(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> list[Layout]:
+        """Return the keys and values of a size: those of its texts, and those of its encoder frames by layer."""
         rows, frames, _, longest = size
-        beam = self._config.beam
-        caches = 1 if beam == 1 else 2
-        values = 2 * self._config.layers * self._config.width * rows * beam * (frames + caches * longest)
-        return values * dtype.itemsize
+        layers, heads, share = self._config.layers, self._config.heads, self._config.width // self._config.heads
+        of_text = Layout((layers, rows * self._config.beam, heads, longest, share), dtype)
+        of_frames = Layout((rows * self._config.beam, heads, frames, share), dtype)
+        return [of_text] * (2 * self._cache_count) + [of_frames] * (2 * layers)
 
     def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
         return self._decoder.memory(encoded, lengths).repeated(self._config.beam)
 
-    def _writing(self, memory: Memory, prompts: Tensor, longest: int) -> GreedyWriting:
+    def _writing(
+        self, memory: Memory, prompts: Tensor, longest: int, caches: Sequence[Cache] | None = None
+    ) -> GreedyWriting:
         beam, penalty = self._config.beam, self._config.length_penalty
+        parts = self._decoder, memory, prompts, longest, self._end
         if beam == 1:
-            return GreedyWriting(self._decoder, memory, prompts, longest, self._end)
-        return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
+            return GreedyWriting(*parts, caches=caches)
+        return BeamWriting(*parts, texts=beam, length_penalty=penalty, caches=caches)
 
 
 class _Prepared:
     """State and graph for batches up to a number of rows and frames."""
 
-    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, side_stream: SideStream) -> None:
+    def __init__(
+        self, writing: GreedyWriting, memory: Memory, caches: Sequence[Cache], prompts: Tensor, side_stream: SideStream
+    ) -> None:
         self._side_stream = side_stream
         self._writing = writing
         self._memory = memory
+        self._caches = caches
         self._prompts = prompts
         self._limits = torch.zeros_like(prompts[:, 0])
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
@@ -120,6 +137,8 @@ class _Prepared:
         rows = prompts.size(0)
         self._side_stream.join()  # the state is the previous batch's until its tokens are copied
         self._memory.replace_first(memory)
+        for cache in self._caches:
+            cache.clear()
         self._prompts[:rows] = prompts
         self._limits.zero_()  # rows without an utterance are done at once
         self._limits[:rows] = limits

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.graphs.arena import Layout
 from models.search.result import SearchResult
 
 
@@ -38,7 +39,14 @@ def ctc_alignment(
 class CtcAlignment:
     """The Viterbi search, forward and back, in preallocated tensors."""
 
-    def __init__(self, log_probabilities: Tensor, lengths: Tensor, blank: int, columns: int) -> None:
+    @staticmethod
+    def steps_layout(batch: int, frames: int, columns: int) -> Layout:
+        """Return the layout of the steps, by far the largest tensor; the last frame is a spare one."""
+        return Layout((frames + 1, batch, 2 * columns + 1), torch.uint8)
+
+    def __init__(
+        self, log_probabilities: Tensor, lengths: Tensor, blank: int, columns: int, steps: Tensor | None = None
+    ) -> None:
         """Allocate the state.
 
         Args:
@@ -46,6 +54,7 @@ class CtcAlignment:
             lengths: see ``ctc_alignment``; may change too.
             blank: index of the blank.
             columns: most tokens of a row.
+            steps: a tensor of ``steps_layout``, whatever it holds; None makes one.
         """
         batch, self._frames = log_probabilities.shape[:2]
         self._log_probabilities = log_probabilities
@@ -63,7 +72,8 @@ class CtcAlignment:
         self._reached = self._padded[:, 2:]
         self._is_first = torch.arange(2 * columns + 1, device=lengths.device) == 0
         # Steps past the end write to a spare last frame.
-        self._steps = torch.zeros(self._frames + 1, *self._labels.shape, dtype=torch.uint8, device=lengths.device)
+        layout = self.steps_layout(batch, self._frames, columns)
+        self._steps = layout.zeros(lengths.device) if steps is None else steps
         # Steps back past the beginning write to a spare first frame.
         self._path = lengths.new_zeros(batch, 1 + self._frames)
         self._state = lengths.new_zeros(batch, 1)

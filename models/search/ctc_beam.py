@@ -8,12 +8,14 @@ steps through frames of its own.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.graphs.arena import Layout
 from models.language_model import LanguageModel
 from models.search.ctc_alignment import ctc_alignment
 from models.search.result import SearchResult
@@ -65,7 +67,20 @@ class CtcBeam:
         steps: how many of these may have a token, [batch].
     """
 
-    def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM) -> None:
+    @staticmethod
+    def layouts(largest: Tensor, beam: int) -> list[Layout]:
+        """Return the layouts of the state's large tensors: log probabilities and links."""
+        batch, frames, _ = largest.shape
+        return [Layout(tuple(largest.shape), torch.float32), Layout((frames + 1, 2, batch, beam), torch.int64)]
+
+    def __init__(
+        self,
+        largest: Tensor,
+        blank: int,
+        language_model: LanguageModel,
+        beam: int = BEAM,
+        large: Sequence[Tensor] | None = None,
+    ) -> None:
         """Allocate the state.
 
         Args:
@@ -73,11 +88,15 @@ class CtcBeam:
             blank: index of the blank.
             language_model: a language model of the same labels.
             beam: texts kept for each row.
+            large: tensors of ``layouts``, whatever they hold; None makes them.
         """
         batch, self._frames, width = largest.shape
         self._blank = blank
         self._model = language_model
-        self.log_probabilities = largest.new_zeros(largest.shape, dtype=torch.float32)
+        # Links are parent and token of each text at each step. A spare one takes steps beyond the last.
+        if large is None:
+            large = [layout.zeros(largest.device) for layout in self.layouts(largest, beam)]
+        self.log_probabilities, self._links = large
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=largest.device)
         self.steps = torch.zeros_like(self.lengths)
         self._next = self.lengths.new_zeros(1)  # the next step
@@ -90,8 +109,6 @@ class CtcBeam:
         self._best = self.log_probabilities.new_zeros(self._labels.shape)
         self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(4, batch, beam))
         self._places = torch.arange(beam, device=largest.device)
-        # Parent and token of each text at each step. A spare one takes steps beyond the last.
-        self._links = self.lengths.new_zeros(self._frames + 1, 2, batch, beam)
 
     def goes_on(self) -> Tensor:
         """Return whether steps are left, bool [1]."""

@@ -1,17 +1,17 @@
-"""CTC beam search in CUDA graphs, for batches of a few sizes, each with its own state and graphs (drivers/graph.py).
+"""CTC beam search in CUDA graphs, for batches of a few sizes, each with its own graphs (drivers/graph.py).
 
 Without graphs, a step takes some 80 launches, and an utterance has hundreds of steps. Graphs run in a side stream,
 beside the encoding of the next batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, row_sizes
 from models.language_model import LanguageModel
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
@@ -30,7 +30,7 @@ class GraphedCtcBeam:
         beam: int = BEAM,
         free: FreeBytes = free_bytes,
     ) -> None:
-        """Prepare to search; each size allocates its memory once, at its first batch.
+        """Prepare to search; graphs are captured at the first batch of their size, and sizes share memory.
 
         Args:
             blank: index of the blank.
@@ -40,9 +40,8 @@ class GraphedCtcBeam:
             free: returns the free bytes of a device.
         """
         self._parts = blank, language_model, beam
-        self._free = free
         self._side_stream = SideStream(device)
-        self.sizes: Sizes[_Prepared] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
@@ -63,23 +62,36 @@ class GraphedCtcBeam:
         known = self.sizes.known((rows, frames))
         if known is not None:
             return known
-        # Most of it: float32 log probabilities, and the alignment's steps, a byte for each of its 2 * frames states.
-        if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
-            return None
         largest = logits.new_zeros(1).expand(rows, frames, width)
-        return self.sizes.get((rows, frames), lambda: _Prepared(largest, *self._parts, side_stream=self._side_stream))
+        state = [*CtcBeam.layouts(largest, self._parts[2]), CtcAlignment.steps_layout(rows, frames, columns=frames)]
+        if not self.sizes.has_room((rows, frames), state):
+            return None
+
+        def prepare() -> _Prepared:
+            large = self.sizes.arena.tensors(state)
+            return _Prepared(largest, *self._parts, large=large, side_stream=self._side_stream)
+
+        return self.sizes.get((rows, frames), prepare)
 
 
 class _Prepared:
     """State and graphs for batches with at most the rows and frames of ``largest``."""
 
     def __init__(
-        self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int, *, side_stream: SideStream
+        self,
+        largest: Tensor,
+        blank: int,
+        language_model: LanguageModel,
+        beam: int,
+        *,
+        large: Sequence[Tensor],
+        side_stream: SideStream,
     ) -> None:
         self._side_stream = side_stream
-        self._texts = texts = CtcBeam(largest, blank, language_model, beam)
+        *of_beam, steps = large
+        self._texts = texts = CtcBeam(largest, blank, language_model, beam, of_beam)
         self._alignment = alignment = CtcAlignment(
-            texts.log_probabilities, texts.lengths, blank, columns=largest.size(1)
+            texts.log_probabilities, texts.lengths, blank, columns=largest.size(1), steps=steps
         )
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._search = self._driver(texts.step, texts.goes_on)

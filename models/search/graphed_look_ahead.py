@@ -68,8 +68,8 @@ class GraphedLookAhead:
         self._has_warned = False
         self._loops = loops
         self._window = window
-        self._side_stream = SideStream(joint.output.weight.device)
-        self.sizes: Sizes[_Prepared] = Sizes()
+        self._side_stream = SideStream(weight.device)
+        self.sizes: Sizes[_Prepared] = Sizes(weight.device)
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:

@@ -1,9 +1,15 @@
 """The search of an attention decoder in CUDA graphs finds what it finds without; rehearsed on a CPU."""
 
+import math
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.config import AttentionDecoderConfig
+from models.graphs.arena import Arena
+from models.graphs.sizes import frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
@@ -56,6 +62,58 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam)
     assert len(lengths) > 5
 
 
+@pytest.mark.slow
+@given(st.sampled_from(BEAMS), st.permutations([(1, 20), (16, 64), (3, 70), (2, 30)]))
+@settings(max_examples=8, deadline=None)
+def test_sizes_in_any_order_share_memory_and_find_what_the_host_would(beam, sizes):
+    model = decoder(beam)
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+
+    for seed in range(2):
+        for rows, frames in sizes:
+            inputs = batch(rows, frames, "cpu", seed)
+            assert search(graphed, *inputs) == search(eager, *inputs)
+
+    largest = Arena(torch.device("cpu"))
+    largest.tensors(graphed._state((16, 64, 4, 64), torch.float64))
+    assert len(graphed.sizes) == 4
+    assert graphed.sizes.arena.bytes <= 1.25 * largest.bytes
+
+
+@pytest.mark.slow
+@given(st.sampled_from([4, 8, 24]), st.sampled_from([240, 960, 1920]), st.randoms(use_true_random=True))
+@settings(max_examples=30, deadline=None)
+def test_the_sizes_of_a_canary_together_take_little_more_than_the_largest(layers, budget, random):
+    config = AttentionDecoderConfig(1024, layers, 8, 16, "relu", positions=1024, length_margin=50, beam=1)
+    with torch.device("meta"):
+        driver = AttentionSearch(AttentionDecoder(config, 1024, 8), END, graphed=True)
+    warm_up = []
+    for seconds in (40.1, 32.0, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0):  # the buckets of a service
+        frames = int(seconds / 0.08) + 1
+        longest = frame_size(min(1024, frames + 51))
+        warm_up += [(rows, frame_size(frames), 9, longest) for rows in row_sizes(int(budget // seconds))]
+    states = [driver._state(size, torch.bfloat16) for size in warm_up]
+    largest = max(sum(layout.bytes for layout in state) for state in states)
+
+    for order, most in ((states, 1.1), (random.sample(states, len(states)), 1.35)):
+        arena = Arena(torch.device("meta"))
+        for state in order:
+            arena.tensors(state)
+        assert arena.bytes <= most * largest
+
+
+@pytest.mark.parametrize("beam", BEAMS)
+def test_a_recording_that_gives_no_numbers_spoils_no_later_batch(beam):
+    model = decoder(beam)
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+    spoiled, later = (batch(4, 20, "cpu", seed) for seed in range(2))
+    spoiled[0][1] = torch.nan
+
+    assert any(row.confidence and math.isnan(sum(row.confidence)) for row in search(graphed, *spoiled))
+
+    assert search(graphed, *later) == search(eager, *later)
+
+
 @pytest.mark.parametrize("beam", BEAMS)
 def test_a_batch_without_rows_or_without_room_is_empty(beam):
     model = decoder(beam, margin=-30)
@@ -79,7 +137,7 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
+def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host(caplog):
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
     driver = AttentionSearch(model, END, graphed=True, free=lambda _: 8 * keys_and_values)
@@ -91,8 +149,8 @@ def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
         assert search(driver, *inputs) == search(eager, *inputs)
 
     assert read[-2:] == [50, 50]  # what has no room is not padded to a size
-    assert len(driver.sizes) == 1
-    assert not driver.sizes.refused
+    assert driver.sizes.counted() == {"captured": 1, "refused": 0, "no_room": 1}
+    assert "no room" in caplog.text
 
 
 @pytest.mark.gpu

@@ -4,8 +4,11 @@ from copy import deepcopy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from models.search.ctc_beam import ctc_beam
+from models.search.ctc_alignment import CtcAlignment
+from models.search.ctc_beam import CtcBeam, ctc_beam
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from tests.models.no_waiting import no_waiting
 from tests.models.search.test_ctc_beam import BLANK, language_model, random_logits
@@ -49,6 +52,23 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device):
     assert len(driver.sizes) == 4
 
 
+@given(st.permutations(SIZES))
+@settings(max_examples=8, deadline=None)
+def test_sizes_in_any_order_share_memory_and_find_what_the_host_would(sizes):
+    driver = graphed("cpu")
+    for seed, (rows, frames) in enumerate(sizes):
+        logits, lengths = batch(rows, frames, seed, "cpu")
+        for block in driver.sizes.arena._blocks:
+            block.fill_(0xFF)  # not a number, as any float
+        assert_same(
+            driver.search(logits, lengths).rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
+        )
+
+    alone = graphed("cpu")
+    alone.search(*batch(17, 50, 0, "cpu"))  # the largest size
+    assert driver.sizes.arena.bytes <= 1.6 * alone.sizes.arena.bytes
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_searches_queued_before_the_first_is_fetched_find_what_they_find_alone(device):
     driver = graphed(device)
@@ -61,7 +81,9 @@ def test_searches_queued_before_the_first_is_fetched_find_what_they_find_alone(d
 
 
 def test_a_size_without_room_is_driven_by_the_host():
-    taken = 4 * 64 * (4 * (BLANK + 1) + 2 * 64)
+    largest = torch.zeros(4, 64, BLANK + 1)
+    state = [*CtcBeam.layouts(largest, BEAM), CtcAlignment.steps_layout(4, 64, columns=64)]
+    taken = sum(layout.bytes for layout in state)
     driver = graphed("cpu", free=lambda _: 8 * taken)
     for rows, frames in ((4, 64), (4, 65), (5, 64)):
         logits, lengths = batch(rows, frames, 1, "cpu")
