@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from models.checkpoint import CheckpointError
     from models.checkpoint.location import checkpoint_path, model_id
     from models.language_identifier import LanguageIdentifier, load_identifier
-    from models.model import Model, load_model
+    from models.loading import load_model
+    from models.model import Model
     from models.precision import Float16OverflowError, default_dtype
     from models.prompt import Prompt, PromptError
     from models.recognition import Recognition
@@ -30,7 +31,7 @@ _MODULES = {
     "checkpoint_path": "models.checkpoint.location",
     "default_dtype": "models.precision",
     "load_identifier": "models.language_identifier",
-    "load_model": "models.model",
+    "load_model": "models.loading",
     "model_id": "models.checkpoint.location",
 }
 

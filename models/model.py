@@ -1,7 +1,6 @@
-"""Loading a model and transcribing with it: the public interface of this package."""
+"""A speech recognition model on its device: from samples to transcripts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -12,18 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models import bundled
 from models.aligner import Aligner, KnownWords, Span
 from models.batching import batches
-from models.checkpoint import Checkpoint, read_checkpoint
-from models.checkpoint.location import checkpoint_path
-from models.config import MAX_BEAM, ConformerConfig, Decoder
+from models.checkpoint import Checkpoint
+from models.config import ConformerConfig, Decoder
 from models.detokenizer import Detokenizer
 from models.device_model import DeviceModel, Waveform
-from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
-from models.language_identifier import LanguageIdentifier, load_identifier
+from models.language_identifier import LanguageIdentifier
 from models.language_model import read_language_model
 from models.network import Network
 from models.precision import (
@@ -32,8 +28,6 @@ from models.precision import (
     check_range,
     checked_precision,
     default_dtype,
-    dtype_of_identifier,
-    warn_of_slow_dtype,
 )
 from models.prompt import Prompt
 from models.prompt_writer import PromptWriter, check_unprompted, translates
@@ -55,85 +49,6 @@ Search = Callable[[Tensor, Tensor], FetchedResult]
 
 # A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
-
-
-def load_model(
-    path: str | Path,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype | str = torch.float32,
-    attention_context: int | None = None,
-    beam: int | None = None,
-    on_download: OnDownload | None = None,
-    language_model: str | Path | None = None,
-    aligner: str | Path | None = None,
-    language_identifier: str | Path | None = None,
-) -> "Model":
-    """Load a checkpoint for transcription.
-
-    Args:
-        path: a ``.nemo`` file, a folder with one or that transformers wrote, a name on the hub (``owner/name`` or
-            ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
-        device: the device that it computes on.
-        dtype: dtype of weights and activations, float32, bfloat16 or float16; or int8, on a CPU, which rounds the
-            weights of a Conformer and the inputs of its products; or the name of one of these, or "tf32", which is
-            float32 whose products round their factors to 10 bits, on GPUs since Ampere. Features, sums, norms,
-            softmaxes, decisions and confidences are float32 in all of them.
-        attention_context: encoder frames on each side that a Conformer trained with full attention attends to instead.
-            Memory is then linear in the length of a recording, and transcripts differ (Rekesh et al., 2023; NeMo's
-            ``change_attention_model``).
-        beam: beam width of an attention decoder's search, 1 to 32; None is that of the checkpoint. A step computes
-            ``beam`` rows for each utterance.
-        on_download: gets the progress; None draws a progress bar if standard error is a terminal.
-        language_model: a file that `steno language-model` made with this model's vocabulary, for a beam search of the
-            CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
-        aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
-            words; other models do not need it. None is the checkpoint's own, if it has one.
-        language_identifier: a checkpoint that finds the spoken language where a prompt must name it and does not
-            (Canary); other models do not need it. None: such a model assumes its default, mostly English.
-
-    Raises:
-        CheckpointError: a ValueError, if one of the files cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is unknown, or not for this device or model; ``attention_context`` or
-            ``language_model`` is not for this model; ``aligner`` has no CTC decoder, or another sample rate;
-            ``language_identifier`` knows none of the model's languages; or ``beam`` is out of bounds.
-    """
-    precision = checked_precision(dtype, torch.device(device))
-    warn_of_slow_dtype(DTYPES[precision], torch.device(device))
-    languages = bundled.LANGUAGES if path == bundled.NAME else None
-    checkpoint = read_checkpoint(checkpoint_path(path, on_download))
-    if attention_context is not None:
-        checkpoint = _with_local_attention(checkpoint, attention_context)
-    if beam is not None:
-        checkpoint = _with_beam(checkpoint, beam)
-    if language_model is None and path == bundled.NAME:
-        language_model = bundled.LANGUAGE_MODEL
-    if aligner is not None and checkpoint.config.prompts:
-        checkpoint = replace(checkpoint, aligner=read_checkpoint(checkpoint_path(aligner, on_download)))
-    identifier = None
-    if language_identifier is not None and checkpoint.config.prompts:
-        rounded = dtype_of_identifier(precision, torch.device(device))
-        identifier = load_identifier(language_identifier, device, rounded, on_download)
-    language_model = None if language_model == "none" else language_model
-    return Model(checkpoint, torch.device(device), precision, languages, language_model, identifier)
-
-
-def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
-    encoder = checkpoint.config.encoder
-    if context < 1:
-        raise ValueError(f"attention_context {context} is not a number of frames above 0")
-    if not isinstance(encoder, ConformerConfig) or encoder.attention_context or encoder.positions != "relative":
-        raise ValueError("attention_context is for Conformers that attend to the whole clip by relative positions")
-    encoder = replace(encoder, attention_context=context)
-    return replace(checkpoint, config=replace(checkpoint.config, encoder=encoder))
-
-
-def _with_beam(checkpoint: Checkpoint, beam: int) -> Checkpoint:
-    attention = checkpoint.config.attention
-    if not 1 <= beam <= MAX_BEAM:
-        raise ValueError(f"beam {beam} is not between 1 and {MAX_BEAM}")
-    if attention is None:
-        return checkpoint
-    return replace(checkpoint, config=replace(checkpoint.config, attention=replace(attention, beam=beam)))
 
 
 class Model(DeviceModel):
