@@ -30,7 +30,7 @@ from models import (
 from models.cpu import processor
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
-from models.memory import is_out_of_memory
+from models.memory import free_after, is_out_of_memory, leave_room
 from models.precision import dtype_of_identifier
 from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
@@ -210,9 +210,6 @@ class DeviceRecognizer(ABC):
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
-        if is_out_of_memory(error):
-            torch.cuda.empty_cache()
-            return FailureKind.OUT_OF_MEMORY
         if isinstance(error, NotFiniteError) and self._sanity.is_lost:
             return FailureKind.DEVICE
         if self._device.type == "cuda":
@@ -220,6 +217,9 @@ class DeviceRecognizer(ABC):
                 torch.cuda.synchronize(self._device)
             except RuntimeError:
                 return FailureKind.DEVICE
+        if is_out_of_memory(error):
+            free_after(error)
+            return FailureKind.OUT_OF_MEMORY
         return FailureKind.BATCH
 
     def release(self) -> None:
@@ -237,8 +237,7 @@ class SpeechRecognizer(DeviceRecognizer):
     """A model that transcribes."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        device = _device(load.device)
-        _use_threads(load.threads)
+        device = _prepared(load)
         checkpoint, identity = _located(load, on_download)
         model = load_model(
             checkpoint,
@@ -268,8 +267,7 @@ class LanguageRecognizer(DeviceRecognizer):
     """A language identifier; it has no decoders and takes no prompts."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        device = _device(load.device)
-        _use_threads(load.threads)
+        device = _prepared(load)
         checkpoint, identity = _located(load, on_download)
         try:
             model = load_identifier(checkpoint, device, dtype_of_identifier(load.dtype, device), on_download)
@@ -363,6 +361,14 @@ def _use_threads(threads: int | None) -> None:
     """Set the CPU threads of a batch; in torch the number holds for the calling thread alone."""
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def _prepared(load: Load) -> torch.device:
+    """Return the device of a model, after limiting its threads and its tensors."""
+    device = _device(load.device)
+    leave_room(device)
+    _use_threads(load.threads)
+    return device
 
 
 def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:

@@ -72,6 +72,8 @@ def gpu():
         patch.setattr(process, "load_model", lambda _, device, *__, **___: ShapeModel(device))
         patch.setattr(process, "_device", lambda _: torch.device("cuda"))
         patch.setattr(process, "_device_name", str)
+        patch.setattr(process, "leave_room", lambda _: None)
+        patch.setattr(torch.cuda, "synchronize", lambda _: None)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         yield
 
