@@ -124,12 +124,18 @@ class Recognizer(Protocol):
 Loader = Callable[[Load, OnDownload], Recognizer]
 
 
-def main(load: Loader) -> None:
-    """Run an engine on the descriptors that the supervisor passed; never returns."""
+def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
+    """Run an engine on the descriptors that the supervisor passed; never returns.
+
+    Args:
+        load: loads a model.
+        finds_gpu: whether the device `auto` is a GPU.
+    """
     started = time.monotonic()
     parser = ArgumentParser()
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--device", required=True)
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
     arguments = parser.parse_args()
@@ -138,7 +144,10 @@ def main(load: Loader) -> None:
     # kill it under the requests that are being drained.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    give_way()
+    kind = arguments.device.partition(":")[0]
+    # Before there are threads, which inherit it. A GPU would wait for the thread that launches its work.
+    if kind == "cpu" or (kind == "auto" and not finds_gpu()):
+        give_way()
     keep_interpreter_free()
     channel = EngineChannel(socket.socket(fileno=arguments.socket))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()

@@ -431,4 +431,4 @@ def _dtype(name: str, device: torch.device) -> torch.dtype | str:
 
 
 if __name__ == "__main__":
-    loop.main(recognizer)
+    loop.main(recognizer, torch.cuda.is_available)

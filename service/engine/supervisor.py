@@ -259,7 +259,7 @@ class Supervisor:
         timeout: seconds of silence after which an engine is replaced. It may compute for twice that long, plus twice
             the expected time of its batches.
         module: the engine's Python module.
-        engine_arguments: its command line.
+        engine_arguments: its command line, besides its device.
         clock: monotonic time in seconds.
     """
 
@@ -283,7 +283,7 @@ class Supervisor:
         self._longest_seconds = longest_seconds
         self._timeout = timeout
         self._clock = clock
-        self._command = [sys.executable, "-m", module, *engine_arguments]
+        self._command = [sys.executable, "-m", module, "--device", device, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
         self._restarts = Restarts(self._stopping)
