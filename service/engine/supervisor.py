@@ -322,8 +322,8 @@ class Supervisor:
             log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
             await self._restarts.pause_for_room()
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
-        if self._stopping.is_set():  # `stop` was called before the engine existed
-            engine.stop()
+        if self._stopping.is_set():  # `stop` was called before the engine existed; it has no requests
+            engine.kill(Loss.STOPPED)
         loss = await self._watch(engine)
         log.log(
             logging.INFO if loss is Loss.STOPPED else logging.ERROR,
