@@ -36,7 +36,7 @@ from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
-from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
+from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
 from service.engine.identity import identity
 from service.engine.loop import Collated, Recognized
 from service.engine.protocol import FailureKind, Load, ModelInfo
@@ -44,17 +44,18 @@ from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. A batch's fixed cost is the work of one core, so more
 # cores need more audio to make its share small. Still larger batches are hardly faster on a CPU, and requests wait for
-# them (`benchmarks budget`). A GPU needs far more.
+# them (`benchmarks budget`). A GPU needs more; this is the most that it tries.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# A CPU's knee needs two times, the least of some rounds: one clip's and that of several. If a batch takes longer than
-# the patience, the default budget stays.
+# A CPU's knee needs two times, one clip's and that of several; a GPU's needs those of each budget. They are the least
+# of some rounds: in the first, a GPU's libraries choose kernels. If a batch takes longer than the patience, a CPU's
+# default budget stays, and a GPU's is too large.
 _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
-_CPU_WARMUP_STEP = 3
+_SPEED_STEP = 3  # between the buckets that measure the speed
 _MOST_BATCHES_NOT_FINITE = 3  # in a row
 # Options of a model that change the speed and the memory of its batches.
 _OPTIONS = ("attention_context", "beam", "language_model", "aligner")
@@ -136,7 +137,7 @@ class DeviceRecognizer(ABC):
 
     def _run_buckets(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
         on_gpu = self._device.type == "cuda"
-        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
+        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_SPEED_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
             samples = self._noise(noise, most, seconds)
@@ -154,9 +155,8 @@ class DeviceRecognizer(ABC):
             self.batch_seconds = known
             return False
         if self._device.type == "cuda":
-            largest = max(self.padded_seconds)
-            self.batch_seconds = yield from largest_that_fits(
-                self.batch_seconds, largest, lambda budget: self._fits(self._run_largest(budget, noise))
+            self.batch_seconds = yield from least_fast_enough(
+                max(self.padded_seconds), self.batch_seconds, lambda budget: self._speed(budget, noise)
             )
         else:
             took: dict[int, float] = {}
@@ -172,11 +172,23 @@ class DeviceRecognizer(ABC):
         log.info("measured a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
         return True
 
-    def _run_largest(self, budget: float, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
-        for seconds in sorted(self.padded_seconds, reverse=True):
-            samples = self._noise(noise, most_rows(budget, seconds), seconds)
-            for decoder in self._decoders:
-                yield self._run(samples, decoder)
+    def _speed(self, budget: float, noise: np.random.Generator) -> Generator[tuple[float, float], None, float]:
+        """Return the audio-seconds in a second of some of the largest batches of a budget; 0 if it is too large."""
+        steps: dict[float, tuple[float, float]] = {}
+        for _ in range(_KNEE_ROUNDS):
+            if not (yield from self._fits(self._run_some(budget, noise, steps))):
+                return 0.0
+        audio, busy = zip(*steps.values(), strict=True)
+        return sum(audio) / sum(busy) if max(busy) <= _KNEE_PATIENCE else 0.0
+
+    def _run_some(
+        self, budget: float, noise: np.random.Generator, steps: dict[float, tuple[float, float]]
+    ) -> Iterator[tuple[float, float]]:
+        """Run the largest batches of some buckets, and note in ``steps`` the fastest so far of each."""
+        for seconds in sorted(self.padded_seconds)[::-_SPEED_STEP]:
+            step = self._run(self._noise(noise, most_rows(budget, seconds), seconds), self._decoders[0])
+            steps[seconds] = min(step, steps.get(seconds, step))
+            yield step
 
     def _fits(self, batches: Iterator[tuple[float, float]]) -> Generator[tuple[float, float], None, bool]:
         """Run batches, and return whether they fit the device."""
@@ -413,6 +425,7 @@ def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: st
         longest=max(load.bucket_seconds),
         options=" ".join(f"{name}={getattr(load, name)}" for name in _OPTIONS if getattr(load, name) is not None),
         versions=f"{version('steno')} {torch.__version__}",
+        share=KNEE_SHARE,
     )
 
 
