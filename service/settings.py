@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
+from models.resources import processors
 from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
@@ -116,7 +117,8 @@ class Settings(BaseSettings):
         default="auto",
         description="auto: the first GPU, else the CPU, with an engine for each processor (at most 4) if the models "
         "are as small as the bundled one, or else one engine; cuda: every GPU, each with an engine of its own; "
-        "cuda:0,cuda:1: some of them; cpu: one engine; cpu:N: N engines that share the processors (docs/capacity.md).",
+        "cuda:0,cuda:1: some of them; cpu: one engine; cpu:N: N engines that share the processors, at most four for "
+        "each (docs/capacity.md).",
     )
     dtype: Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"] = Field(
         default="auto",
@@ -401,7 +403,7 @@ class Settings(BaseSettings):
     @field_validator("device")
     @classmethod
     def _devices(cls, value: str) -> str:
-        check_devices(value)
+        check_devices(value, processors())
         return value
 
     @field_validator("languages")

@@ -16,6 +16,7 @@ import torch
 
 from models.config import ModelConfig
 from models.cpu import processor
+from models.memory import MEMORY_SHARE, is_out_of_memory, leave_room
 from training.batch import Batch, BatchTargets
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
@@ -27,8 +28,6 @@ from training.sampler import Position
 from training.step import take_step
 from training.student import FRONT_END
 
-# Share of a GPU's memory that a step may take; what it takes varies a little with the steps before it.
-MEMORY_SHARE = 0.9
 # A search ends when the size that fits and the one that does not differ by at most this share.
 _TOLERANCE = 0.05
 # On a CPU, a batch is doubled as long as that increases the clips per second by at least this factor.
@@ -269,10 +268,7 @@ class Steps:
     ) -> None:
         self._run = run
         self._clock = clock
-        if run.device.type == "cuda":
-            # torch 2.11 wants the device's number.
-            index = torch.cuda.current_device() if run.device.index is None else run.device.index
-            torch.cuda.set_per_process_memory_fraction(memory_share, index)
+        leave_room(run.device, memory_share)
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
         """Take two steps of ``rows`` clips; return the second's time and the peak of both; None if they do not fit."""
@@ -284,7 +280,9 @@ class Steps:
             began = self._clock()
             take_step(self._run, batch)
             seconds = self._clock() - began
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             seconds = None
         if seconds is None:
             # Only here, where the error and what its frames held is gone, are the tensors of the step free.

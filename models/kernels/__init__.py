@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
+from models.memory import is_out_of_memory
+
 Kernel = TypeVar("Kernel")
 
 # For fewer frames, the library's product is faster than our kernel of a feed-forward expansion.
@@ -182,15 +184,15 @@ def if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> 
     """Return the result of ``tried`` on a GPU; None elsewhere, and if it fails, which is logged.
 
     Raises:
-        torch.OutOfMemoryError: if there is no room for the trial; a later one may have it.
+        RuntimeError: if memory ran out.
     """
     if device.type != "cuda":
         return None
     try:
         return tried()
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001  # a compiler has many kinds of errors
+    except Exception as error:  # a compiler has many kinds of errors
+        if is_out_of_memory(error):
+            raise
         # Another GPU or another Triton: slower, but correct.
         log.warning("no kernel of %s, plain operations do its work: %s", what, error)
         return None

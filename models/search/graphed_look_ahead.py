@@ -14,6 +14,7 @@ from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
+from models.memory import is_out_of_memory
 from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult
@@ -95,7 +96,7 @@ class GraphedLookAhead:
 
                 return self._prepare_with(FusedLookAhead, largest)
             except Exception as error:
-                if isinstance(error, torch.OutOfMemoryError) or says_it_cannot_capture(error):
+                if is_out_of_memory(error) or says_it_cannot_capture(error):
                     raise
                 # Another GPU or another Triton: slower, but correct. Kernels of other sizes may run.
                 if not self._has_warned:

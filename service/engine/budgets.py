@@ -1,4 +1,4 @@
-"""Measured batch budgets: a CPU's is the knee of its throughput, a GPU's is found by bisection of what fits.
+"""Measured batch budgets: the least that are nearly as fast as any. A CPU's follows from two times; a GPU tries some.
 
 A budget is measured once for each setup; the engine keeps it in a file.
 """
@@ -15,8 +15,7 @@ from typing import TypeVar
 log = logging.getLogger("steno.engine")
 
 # Batches that reach this share of the highest throughput are large enough: larger ones make requests wait longer.
-_KNEE_SHARE = 0.95
-_BISECTIONS = 3
+KNEE_SHARE = 0.95
 _MOST_KEPT = 64
 
 T = TypeVar("T")
@@ -34,6 +33,7 @@ class Setup:
         longest: the longest utterance in seconds.
         versions: versions of Steno and PyTorch.
         options: options of the model that change its speed and memory.
+        share: share of the highest throughput that the budget has; 0: kept by a version that asked for none.
     """
 
     model: str
@@ -43,6 +43,7 @@ class Setup:
     longest: float
     versions: str
     options: str = ""
+    share: float = 0.0
 
 
 class BudgetCache:
@@ -104,30 +105,25 @@ def knee(one: float, many: float, rows: int, seconds: float) -> float:
     fixed = one - each
     if each <= 0:
         return float("inf")
-    return max(0.0, fixed) * _KNEE_SHARE / ((1 - _KNEE_SHARE) * each) * seconds
+    return max(0.0, fixed) * KNEE_SHARE / ((1 - KNEE_SHARE) * each) * seconds
 
 
-def largest_that_fits(
-    most: float, least: float, fits: Callable[[float], Generator[T, None, bool]]
+def least_fast_enough(
+    least: float, most: float, speed: Callable[[float], Generator[T, None, float]]
 ) -> Generator[T, None, float]:
-    """Return the largest budget that fits a device, or ``least`` if none does: halved until one fits, then bisected.
+    """Return the least budget that has 95 % of the highest throughput: budgets are doubled until one does not fit.
 
     Args:
-        most: the largest budget to try, in seconds.
-        least: the smallest one.
-        fits: runs the largest batches of a budget, and returns whether they fit. What it yields is passed on.
+        least: the smallest budget to try, in seconds, and the result if it does not fit either.
+        most: the largest one.
+        speed: runs batches of a budget, and returns their throughput, or 0 if they do not fit. What it yields is passed
+            on.
     """
-    low, high = most, most
-    while not (yield from fits(low)):
-        if low <= least:
-            return least
-        low, high = max(least, low / 2), low
-    if low == high:
-        return low
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if (yield from fits(middle)):
-            low = middle
-        else:
-            high = middle
-    return low
+    speeds: dict[float, float] = {}
+    budget = min(least, most)
+    while (found := (yield from speed(budget))) and budget < most:
+        speeds[budget] = found
+        budget = min(2 * budget, most)
+    speeds[budget] = found
+    enough = KNEE_SHARE * max(speeds.values())
+    return next(budget for budget, found in speeds.items() if found >= enough)

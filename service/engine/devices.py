@@ -15,11 +15,12 @@ from models.bundled import CHECKPOINT, NAME
 # its own copy of the model.
 _SMALL_BYTES = 32 << 20
 _MOST_ENGINES = 4
-# More are a mistake: a thousand processes that each load a model make a machine unusable.
-_MOST_NAMED = 64
 # With the bundled model the first takes 383 MB with the front, and each further one 267 MB; there must be room for
 # batches and uploads too.
 _FRONT_BYTES, _ENGINE_BYTES = 500 << 20, 400 << 20
+
+# One on each processor is the most that is known to pay. Each takes memory and loads at the same time as the others.
+_MOST_ENGINES_OF_A_PROCESSOR = 4
 
 _NAME = re.compile(r"(auto|cpu|cuda)(?::(\d+))?")
 
@@ -49,21 +50,29 @@ class EngineDevice:
     shared_threads: int = 0
 
 
-def check_devices(devices: str) -> None:
+def check_devices(devices: str, processors: int) -> None:
     """Check a setting for `engine_devices`.
+
+    Args:
+        devices: the setting.
+        processors: how many there are.
 
     Raises:
         ValueError: if it is not valid; the message says why.
     """
-    names = _split(devices)
+    names, most = _split(devices), _MOST_ENGINES_OF_A_PROCESSOR * processors
     if not names:
         raise ValueError("no device is named; use auto, cpu, cpu:N for N engines, cuda or cuda:N")
     for name in names:
         match = _NAME.fullmatch(name)
         if match is None or (match[1] == "auto" and match[2]):
             raise ValueError(f"{name!r} is no device; use auto, cpu, cpu:N for N engines, cuda or cuda:N")
-        if match[1] == "cpu" and match[2] and not 1 <= int(match[2]) <= _MOST_NAMED:
-            raise ValueError(f"cpu:N is N engines, from 1 to {_MOST_NAMED}")
+        if match[1] == "cpu" and match[2] and int(match[2]) == 0:
+            raise ValueError("cpu:N is N engines, at least one")
+        if match[1] == "cpu" and match[2] and int(match[2]) > most:
+            raise ValueError(
+                f"{name} is too many engines; at most cpu:{most}, {_MOST_ENGINES_OF_A_PROCESSOR} for each processor"
+            )
     kinds = [name.partition(":")[0] for name in names]
     if len(names) != len(set(names)) or ({"auto", "cpu"} & set(kinds) and len(names) > 1):
         raise ValueError("several devices are cuda:N, each once; several engines of a CPU are cpu:N")

@@ -111,7 +111,10 @@ class Recognizer(Protocol):
         """Launch one batch on the device, with a prompt for each utterance."""
 
     def kind_of(self, error: Exception) -> FailureKind:
-        """Classify an error: can the device be trusted after it? Any thread may call this."""
+        """Classify an error: can the device be trusted after it?
+
+        Only the thread that launches work calls this, because it may wait for the device, which spoils a capture.
+        """
 
     def release(self) -> None:
         """Free its memory; it is not used again."""
@@ -121,12 +124,18 @@ class Recognizer(Protocol):
 Loader = Callable[[Load, OnDownload], Recognizer]
 
 
-def main(load: Loader) -> None:
-    """Run an engine on the descriptors that the supervisor passed; never returns."""
+def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
+    """Run an engine on the descriptors that the supervisor passed; never returns.
+
+    Args:
+        load: loads a model.
+        finds_gpu: whether the device `auto` is a GPU.
+    """
     started = time.monotonic()
     parser = ArgumentParser()
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--device", required=True)
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
     arguments = parser.parse_args()
@@ -135,7 +144,10 @@ def main(load: Loader) -> None:
     # kill it under the requests that are being drained.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    give_way()
+    kind = arguments.device.partition(":")[0]
+    # Before there are threads, which inherit it. A GPU would wait for the thread that launches its work.
+    if kind == "cpu" or (kind == "auto" and not finds_gpu()):
+        give_way()
     keep_interpreter_free()
     channel = EngineChannel(socket.socket(fileno=arguments.socket))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
@@ -182,6 +194,15 @@ class _Received:
     collated: Collated | Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A batch that was launched, and the error that showed later; after `Stop`, which comes when none waits, unsent."""
+
+    batch: Batch
+    recognizer: Recognizer
+    error: Exception
+
+
 class _DeviceLostError(Exception):
     """The device can no longer be trusted."""
 
@@ -211,7 +232,7 @@ class Loop:
         self._loader = loader
         self._started: float | None = started
         self._inbox: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
-        self._unanswered: queue.SimpleQueue[Callable[[], Result | Failure] | None] = queue.SimpleQueue()
+        self._unanswered: queue.SimpleQueue[Callable[[], Result | Failure | None] | None] = queue.SimpleQueue()
         self._recognizers: dict[str, Recognizer] = {}
         self._to_load: deque[tuple[Load, float]] = deque()  # with the time from which loading counts
         self._is_loading = False
@@ -251,10 +272,12 @@ class Loop:
             return _Received(batch, recognizer, error)
 
     def _answer_all(self) -> None:
-        """Send the answers in order, until the end."""
+        """Send the answers in order, until the end; a failure that shows here is sent once it is classified."""
         while (answer := self._unanswered.get()) is not None:
+            if (message := answer()) is None:
+                continue
             try:
-                self._channel.send(answer())
+                self._channel.send(message)
             except OSError:
                 return  # the front is gone; the receiving thread notices too
 
@@ -286,8 +309,8 @@ class Loop:
                     recognizer.release()
             case _Received():
                 self._recognize(event)
-            case _DeviceLostError():
-                raise event
+            case _Failed():
+                self._fail(event.batch, event.recognizer, event.error)
 
     def _load_next(self) -> None:
         if self._to_load and not self._is_loading:
@@ -368,32 +391,27 @@ class Loop:
         Raises:
             _DeviceLostError: if it did not.
         """
-        failure = _failure(batch, recognizer.kind_of(error), error)
+        kind = recognizer.kind_of(error)
+        log.error("batch %d of %d utterances failed (%s)", batch.number, len(batch.items), kind, exc_info=error)
+        failure = Failure(batch.number, kind, f"{type(error).__name__}: {error}")
         self._unanswered.put(lambda: failure)
-        if failure.kind is FailureKind.DEVICE:
+        if kind is FailureKind.DEVICE:
             raise _DeviceLostError from error
 
     def _answer(
         self, batch: Batch, recognizer: Recognizer, recognized: Recognized, padded_seconds: float, began: float
-    ) -> Result | Failure:
-        """Wait for a batch that was launched at ``began``, and detokenize it."""
+    ) -> Result | None:
+        """Wait for a batch that was launched at ``began``, and detokenize it; of an error the main thread learns."""
         try:
             recognized.wait()
             # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
             return Result(batch.number, recognized.answers(), seconds, padded_seconds)
-        except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread learns of it
-            failure = _failure(batch, recognizer.kind_of(error), error)
-            if failure.kind is FailureKind.DEVICE:
-                self._inbox.put(_DeviceLostError())
-            return failure
+        except Exception as error:  # noqa: BLE001  # must not end this thread
+            self._inbox.put(_Failed(batch, recognizer, error))
+            return None
 
 
-def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
-    log.error("batch %d of %d utterances failed (%s)", batch.number, len(batch.items), kind, exc_info=error)
-    return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
-
-
-_Event = ToEngine | _Loaded | _Received | _DeviceLostError
+_Event = ToEngine | _Loaded | _Received | _Failed
 _END = object()  # of a warm-up

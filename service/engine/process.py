@@ -30,13 +30,13 @@ from models import (
 from models.cpu import processor
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
-from models.memory import is_out_of_memory
+from models.memory import free_after, is_out_of_memory, leave_room
 from models.precision import dtype_of_identifier
 from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
-from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
+from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
 from service.engine.identity import identity
 from service.engine.loop import Collated, Recognized
 from service.engine.protocol import FailureKind, Load, ModelInfo
@@ -44,17 +44,18 @@ from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. A batch's fixed cost is the work of one core, so more
 # cores need more audio to make its share small. Still larger batches are hardly faster on a CPU, and requests wait for
-# them (`benchmarks budget`). A GPU needs far more.
+# them (`benchmarks budget`). A GPU needs more; this is the most that it tries.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# A CPU's knee needs two times, the least of some rounds: one clip's and that of several. If a batch takes longer than
-# the patience, the default budget stays.
+# A CPU's knee needs two times, one clip's and that of several; a GPU's needs those of each budget. They are the least
+# of some rounds: in the first, a GPU's libraries choose kernels. If a batch takes longer than the patience, a CPU's
+# default budget stays, and a GPU's is too large.
 _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
-_CPU_WARMUP_STEP = 3
+_SPEED_STEP = 3  # between the buckets that measure the speed
 _MOST_BATCHES_NOT_FINITE = 3  # in a row
 # Options of a model that change the speed and the memory of its batches.
 _OPTIONS = ("attention_context", "beam", "language_model", "aligner")
@@ -136,7 +137,7 @@ class DeviceRecognizer(ABC):
 
     def _run_buckets(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
         on_gpu = self._device.type == "cuda"
-        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
+        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_SPEED_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
             samples = self._noise(noise, most, seconds)
@@ -154,10 +155,10 @@ class DeviceRecognizer(ABC):
             self.batch_seconds = known
             return False
         if self._device.type == "cuda":
-            largest = max(self.padded_seconds)
-            self.batch_seconds = yield from largest_that_fits(
-                self.batch_seconds, largest, lambda budget: self._fits(self._run_largest(budget, noise))
+            self.batch_seconds = yield from least_fast_enough(
+                max(self.padded_seconds), self.batch_seconds, lambda budget: self._speed(budget, noise)
             )
+            self._model.drop_sizes()  # those of larger budgets would stay
         else:
             took: dict[int, float] = {}
             for rows in (1, _KNEE_ROWS) * _KNEE_ROUNDS:
@@ -172,11 +173,23 @@ class DeviceRecognizer(ABC):
         log.info("measured a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
         return True
 
-    def _run_largest(self, budget: float, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
-        for seconds in sorted(self.padded_seconds, reverse=True):
-            samples = self._noise(noise, most_rows(budget, seconds), seconds)
-            for decoder in self._decoders:
-                yield self._run(samples, decoder)
+    def _speed(self, budget: float, noise: np.random.Generator) -> Generator[tuple[float, float], None, float]:
+        """Return the audio-seconds in a second of some of the largest batches of a budget; 0 if it is too large."""
+        steps: dict[float, tuple[float, float]] = {}
+        for _ in range(_KNEE_ROUNDS):
+            if not (yield from self._fits(self._run_some(budget, noise, steps))):
+                return 0.0
+        audio, busy = zip(*steps.values(), strict=True)
+        return sum(audio) / sum(busy) if max(busy) <= _KNEE_PATIENCE else 0.0
+
+    def _run_some(
+        self, budget: float, noise: np.random.Generator, steps: dict[float, tuple[float, float]]
+    ) -> Iterator[tuple[float, float]]:
+        """Run the largest batches of some buckets, and note in ``steps`` the fastest so far of each."""
+        for seconds in sorted(self.padded_seconds)[::-_SPEED_STEP]:
+            step = self._run(self._noise(noise, most_rows(budget, seconds), seconds), self._decoders[0])
+            steps[seconds] = min(step, steps.get(seconds, step))
+            yield step
 
     def _fits(self, batches: Iterator[tuple[float, float]]) -> Generator[tuple[float, float], None, bool]:
         """Run batches, and return whether they fit the device."""
@@ -211,9 +224,6 @@ class DeviceRecognizer(ABC):
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
-        if is_out_of_memory(error):
-            torch.cuda.empty_cache()
-            return FailureKind.OUT_OF_MEMORY
         if isinstance(error, NotFiniteError) and self._sanity.is_lost:
             return FailureKind.DEVICE
         if self._device.type == "cuda":
@@ -221,6 +231,9 @@ class DeviceRecognizer(ABC):
                 torch.cuda.synchronize(self._device)
             except RuntimeError:
                 return FailureKind.DEVICE
+        if is_out_of_memory(error):
+            free_after(error)
+            return FailureKind.OUT_OF_MEMORY
         return FailureKind.BATCH
 
     def release(self) -> None:
@@ -238,8 +251,7 @@ class SpeechRecognizer(DeviceRecognizer):
     """A model that transcribes."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        device = _device(load.device)
-        _use_threads(load.threads)
+        device = _prepared(load)
         checkpoint, identity = _located(load, on_download)
         model = load_model(
             checkpoint,
@@ -269,8 +281,7 @@ class LanguageRecognizer(DeviceRecognizer):
     """A language identifier; it has no decoders and takes no prompts."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        device = _device(load.device)
-        _use_threads(load.threads)
+        device = _prepared(load)
         checkpoint, identity = _located(load, on_download)
         try:
             model = load_identifier(checkpoint, device, dtype_of_identifier(load.dtype, device), on_download)
@@ -366,6 +377,14 @@ def _use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+def _prepared(load: Load) -> torch.device:
+    """Return the device of a model, after limiting its threads and its tensors."""
+    device = _device(load.device)
+    leave_room(device)
+    _use_threads(load.threads)
+    return device
+
+
 def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
     """Return the path of a checkpoint, downloaded if it is on the hub, and its identity.
 
@@ -408,6 +427,7 @@ def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: st
         longest=max(load.bucket_seconds),
         options=" ".join(f"{name}={getattr(load, name)}" for name in _OPTIONS if getattr(load, name) is not None),
         versions=f"{version('steno')} {torch.__version__}",
+        share=KNEE_SHARE,
     )
 
 
@@ -426,4 +446,4 @@ def _dtype(name: str, device: torch.device) -> torch.dtype | str:
 
 
 if __name__ == "__main__":
-    loop.main(recognizer)
+    loop.main(recognizer, torch.cuda.is_available)

@@ -199,4 +199,4 @@ class StubRecognizer:
 
 
 if __name__ == "__main__":
-    loop.main(StubRecognizer)
+    loop.main(StubRecognizer, lambda: False)

@@ -259,7 +259,7 @@ class Supervisor:
         timeout: seconds of silence after which an engine is replaced. It may compute for twice that long, plus twice
             the expected time of its batches.
         module: the engine's Python module.
-        engine_arguments: its command line.
+        engine_arguments: its command line, besides its device.
         clock: monotonic time in seconds.
     """
 
@@ -283,7 +283,7 @@ class Supervisor:
         self._longest_seconds = longest_seconds
         self._timeout = timeout
         self._clock = clock
-        self._command = [sys.executable, "-P", "-m", module, *engine_arguments]
+        self._command = [sys.executable, "-P", "-m", module, "--device", device, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
         self._restarts = Restarts(self._stopping)
@@ -322,8 +322,8 @@ class Supervisor:
             log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
             await self._restarts.pause_for_room()
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
-        if self._stopping.is_set():  # `stop` was called before the engine existed
-            engine.stop()
+        if self._stopping.is_set():  # `stop` was called before the engine existed; it has no requests
+            engine.kill(Loss.STOPPED)
         loss = await self._watch(engine)
         log.log(
             logging.INFO if loss is Loss.STOPPED else logging.ERROR,

@@ -1,7 +1,11 @@
+import weakref
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from models.memory import is_out_of_memory
+from models.kernels import if_it_runs
+from models.memory import free_after, is_out_of_memory, leave_room
 
 
 def test_too_little_memory_is_told_from_other_errors():
@@ -9,3 +13,69 @@ def test_too_little_memory_is_told_from_other_errors():
         with pytest.raises((RuntimeError, MemoryError)) as caught:
             make(2**60)
         assert is_out_of_memory(caught.value) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (torch.AcceleratorError("CUDA error: out of memory"), True),  # a graph's instantiation too
+        (RuntimeError("CUDA error: CUDA_ERROR_OUT_OF_MEMORY"), True),  # of cuda-bindings
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("cuFFT error: CUFFT_INTERNAL_ERROR"), True),
+        (RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), True),
+        (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), False),
+        (RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), False),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(...)`"), False),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"), False),
+        (RuntimeError("Triton Error [CUDA]: out of resource: shared memory"), False),
+        (ValueError("the book is called 'Out of memory'"), False),
+    ],
+)
+def test_the_libraries_of_a_gpu_say_in_messages_that_memory_ran_out(error, expected):
+    assert is_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize(("message", "is_raised"), [("Triton Error [CUDA]: out of memory", True), ("no PTX", False)])
+def test_memory_that_runs_out_is_no_fault_of_the_kernel_that_is_tried(message, is_raised):
+    def tried():
+        raise RuntimeError(message)
+
+    with pytest.raises(RuntimeError, match="out of memory") if is_raised else nullcontext():
+        assert if_it_runs(tried, torch.device("cuda"), "sums") is None
+
+
+def test_memory_is_given_back_after_the_tensors_that_an_error_holds(monkeypatch):
+    tensors, left = [], []
+
+    def fill(depth):
+        tensor = torch.zeros(1)
+        tensors.append(weakref.ref(tensor))
+        try:
+            fill(depth - 1) if depth else torch.empty(2**60)
+        except RuntimeError as error:
+            if depth:
+                raise
+            raise MemoryError from error
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: left.extend(tensor() for tensor in tensors))
+    try:
+        fill(3)
+    except MemoryError as error:
+        free_after(error)
+
+    assert left == [None] * 4
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cpu", []), ("cuda", [(0.9, 2)]), ("cuda:1", [(0.9, 1)])])
+def test_tensors_leave_room_on_a_gpu(monkeypatch, name, expected):
+    limits = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *limit: limits.append(limit))
+
+    leave_room(torch.device(name))
+
+    assert limits == expected

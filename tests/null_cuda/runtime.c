@@ -97,13 +97,17 @@ typedef struct {
 static Stream default_stream, *streams[MOST_STREAMS];
 static int stream_count;
 static unsigned long long captures_so_far;
+static int captures_now, global_captures_now;  // of all threads
 static __thread int captures_here, mode_of_capture, mode_of_thread;
 
 static Stream *stream_of(void *handle) { return (size_t)handle < 16 ? &default_stream : handle; }
 
+// Of calls that CUDA calls unsafe: a capture forbids them to its own thread unless it is relaxed, and a global one to
+// all threads whose mode is global too.
 static int is_forbidden_in_capture(void) {
-    return captures_here && mode_of_thread != cudaStreamCaptureModeRelaxed &&
-           mode_of_capture != cudaStreamCaptureModeRelaxed;
+    if (mode_of_thread == cudaStreamCaptureModeRelaxed) return 0;
+    return (captures_here && mode_of_capture != cudaStreamCaptureModeRelaxed) ||
+           (mode_of_thread == cudaStreamCaptureModeGlobal && global_captures_now);
 }
 
 int cudaStreamBeginCapture(void *handle, int mode) {
@@ -114,6 +118,8 @@ int cudaStreamBeginCapture(void *handle, int mode) {
     stream->capture = ++captures_so_far;
     stream->has_joined = 0;
     mode_of_capture = mode;
+    __atomic_add_fetch(&captures_now, 1, __ATOMIC_SEQ_CST);
+    if (mode == cudaStreamCaptureModeGlobal) __atomic_add_fetch(&global_captures_now, 1, __ATOMIC_SEQ_CST);
     return 0;
 }
 
@@ -127,6 +133,8 @@ int cudaStreamEndCapture(void *handle, void **graph) {
             streams[i]->captures = streams[i]->has_unseen_work = 0;
         }
     stream->captures = captures_here = 0;
+    __atomic_sub_fetch(&captures_now, 1, __ATOMIC_SEQ_CST);
+    if (mode_of_capture == cudaStreamCaptureModeGlobal) __atomic_sub_fetch(&global_captures_now, 1, __ATOMIC_SEQ_CST);
     *graph = malloc(1);
     if (left) FORBIDDEN(904, "to end a capture before %d streams are joined", left);
     return 0;
@@ -187,8 +195,9 @@ int cudaStreamSynchronize(void *handle) {
     return 0;
 }
 
+// In no mode, and in no thread: the device includes the stream that captures.
 int cudaDeviceSynchronize(void) {
-    if (is_forbidden_in_capture()) FORBIDDEN(900, "to wait for the device in a capture");
+    if (captures_now) FORBIDDEN(900, "to wait for the device in a capture");
     return 0;
 }
 

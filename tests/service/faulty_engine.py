@@ -72,4 +72,4 @@ class FaultyRecognizer(SpeechRecognizer):
 
 
 if __name__ == "__main__":
-    loop.main(FaultyRecognizer)
+    loop.main(FaultyRecognizer, torch.cuda.is_available)

@@ -257,3 +257,17 @@ def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, capl
             row.tokens for row in look_ahead(encoded, lengths, predictor, joint, 3).rows()
         ]
     assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernels of the transducer's search"]
+
+
+def test_memory_that_runs_out_is_no_fault_of_the_kernels(device, monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("Triton Error [CUDA]: out of memory")
+
+    monkeypatch.setattr("models.search.fused_look_ahead.JointKernel", refuse)
+    predictor, joint = Predictor(4, 5, 1).to(device), random_joint(1, 4, TDT, 7).to(device)
+    predictor.fold()
+    driver = GraphedLookAhead(predictor, joint, max_symbols=3, fused=True)
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        driver.search(torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device))
+    assert not caplog.records

@@ -1,12 +1,14 @@
 """Budgets that find themselves, and where they are kept."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
+from service.engine.budgets import BudgetCache, Setup, knee, least_fast_enough
 
 SETUP = Setup("model.nemo:10:20", "AMD EPYC", "bfloat16", 2, 40.0, "0.1 2.13")
 
@@ -24,24 +26,27 @@ def test_where_larger_batches_take_no_longer_there_is_no_knee():
     assert knee(1.0, 8.0, 4, 7.0) == 0.0  # nor where they take longer than one by one: measured on a busy machine
 
 
-@given(st.floats(10.0, 4000.0), st.floats(1.0, 10.0), st.floats(0.0, 8000.0))
-def test_what_is_found_fits_and_hardly_more_would(most, least, room):
+@given(st.floats(1.0, 100.0), st.floats(50.0, 4000.0), st.floats(0.0, 8000.0), st.floats(0.0, 200.0))
+def test_the_least_of_the_doubled_budgets_that_is_fast_enough_and_fits_is_found(least, most, room, fixed):
     found = []
 
-    def fits(seconds):
+    def speed_of(seconds):
+        return seconds / (fixed + seconds) if seconds <= room else 0.0
+
+    def speed(seconds):
         yield seconds
-        return seconds <= room
+        return speed_of(seconds)
 
     def search():
-        found.append((yield from largest_that_fits(most, least, fits)))
+        found.append((yield from least_fast_enough(least, most, speed)))
 
     tried = list(search())
     (found,) = found
 
-    assert least <= found <= most
-    assert found <= room or found == least
-    assert found in (most, least) or found * (1 + 1 / 8) + 1e-6 >= min(room, most)
-    assert len(tried) <= 16
+    assert tried[0] == min(least, most)
+    assert all(after == min(2 * before, most) for before, after in pairwise(tried))
+    assert tried[-1] == most or tried[-1] > room
+    assert found == min(seconds for seconds in tried if speed_of(seconds) >= 0.95 * max(map(speed_of, tried)))
 
 
 def test_a_budget_is_kept_by_all_that_it_depends_on(tmp_path):
@@ -60,9 +65,19 @@ def test_a_budget_is_kept_by_all_that_it_depends_on(tmp_path):
         {"longest": 1.0},
         {"versions": "x"},
         {"options": "x"},
+        {"share": 0.5},
     ):
         assert cache.find(replace(SETUP, **other)) is None
     assert [file.name for file in path.parent.iterdir()] == ["budgets.json"]
+
+
+def test_a_budget_of_a_version_that_took_what_fits_is_none_for_this_one(tmp_path):
+    path = tmp_path / "budgets.json"
+    kept = {name: value for name, value in asdict(SETUP).items() if name != "share"}
+    path.write_text(json.dumps([{"setup": kept, "seconds": 1920.0}]))
+
+    assert [seconds for _, seconds in BudgetCache(path)] == [1920.0]
+    assert BudgetCache(path).find(replace(SETUP, share=0.95)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"setup": {"model": 1}, "seconds": 2}]', "{}"])

@@ -19,7 +19,7 @@ from service.settings import Settings, SettingsError
     ],
 )
 def test_each_device_has_an_engine(devices, expected):
-    check_devices(devices)
+    check_devices(devices, processors=6)
 
     assert engine_devices(devices, None, processors=6, gpus=2) == expected
 
@@ -71,7 +71,7 @@ def test_models_that_are_large_or_elsewhere_have_one_engine(tmp_path):
 
 @pytest.mark.parametrize(
     "devices",
-    ["", ",", "gpu", "cuda:x", "cpu:0", "cpu:65", "cuda:0,cuda:0", "cuda,cuda:1", "cpu,cuda:0", "auto,cpu", "auto:1"],
+    ["", ",", "gpu", "cuda:x", "cpu:0", "cuda:0,cuda:0", "cuda,cuda:1", "cpu,cuda:0", "auto,cpu", "auto:1", "cpu:9999"],
 )
 def test_wrong_devices_are_refused(devices):
     with pytest.raises(SettingsError, match=r"^STENO_DEVICE \(--device\): (?!Value error)"):
@@ -85,4 +85,10 @@ def test_without_a_driver_no_gpu_is_counted():
 
 def test_a_setting_without_a_device_is_refused_as_such():
     with pytest.raises(ValueError, match="no device is named"):
-        check_devices(" ,")
+        check_devices(" ,", processors=2)
+
+
+def test_far_more_engines_than_processors_are_refused():
+    check_devices("cpu:8", processors=2)
+    with pytest.raises(ValueError, match="cpu:9 is too many engines; at most cpu:8, 4 for each processor"):
+        check_devices("cpu:9", processors=2)

@@ -1,9 +1,10 @@
-"""The choice of an engine's device."""
+"""The choice of an engine's device, and what a model on it gets."""
 
 import pytest
 import torch
 
-from service.engine.process import _device
+from service.engine.process import _device, _prepared
+from service.engine.protocol import Load
 
 
 @pytest.fixture
@@ -32,3 +33,11 @@ def test_a_machine_without_cuda_gets_an_error_that_says_so(monkeypatch):
 def test_other_devices_are_refused():
     with pytest.raises(ValueError, match="use auto, cpu, cuda or cuda:N"):
         _device("meta")
+
+
+def test_the_tensors_of_an_engine_leave_room_on_its_gpu(two_gpus, monkeypatch):
+    limits = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *limit: limits.append(limit))
+
+    assert _prepared(Load("m", "", "cuda:1", "auto", [1.0], None, None)) == torch.device("cuda:1")
+    assert limits == [(0.9, 1)]

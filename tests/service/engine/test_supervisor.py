@@ -258,16 +258,19 @@ def test_a_first_start_that_fails_says_why():
     asyncio.run(main())
 
 
-def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too():
+def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too(tmp_path, monkeypatch):
+    (tmp_path / "deaf_engine.py").write_text("import signal\nsignal.pause()")  # as one that imports on a busy machine
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
     async def main() -> None:
-        supervisor = Supervisor([load("stub.nemo")], Listener(), timeout=30.0, **STUB)
+        supervisor = Supervisor([load("stub.nemo")], Listener(), timeout=30.0, **STUB | {"module": "deaf_engine"})
         running = asyncio.create_task(supervisor.run())
         await asyncio.sleep(0)  # it has begun to start a process, and has none yet
         assert supervisor.engine is None
 
         await supervisor.stop()
 
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, 30)
 
     asyncio.run(main())
 

@@ -23,11 +23,22 @@ LANE = Lane("m")
 EDGES = st.lists(st.floats(0.05, 100.0), min_size=1, max_size=8, unique=True).map(sorted)
 
 
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
 @dataclass
 class ShapeModel:
-    """Stands in for a model on a GPU: it notes the shapes that it is given, and what it prepares for them."""
+    """Stands in for a model on a GPU: it notes the shapes that it is given, and what it prepares for them.
+
+    A batch takes ``fixed`` seconds and ``each`` for each of its own. Usually a larger one is always faster.
+    """
 
     device: torch.device
+    clock: Clock
     precision: str = "bfloat16"
     sample_rate: int = RATE
     token_bytes: tuple[bytes, ...] = ()
@@ -39,6 +50,8 @@ class ShapeModel:
     room_with_graphs: float = float("inf")
     keeps_states: bool = False
     state: int = 0
+    fixed: float = 1.0
+    each: float = 0.0
 
     def info(self):
         return {"family": "stub"}
@@ -58,6 +71,7 @@ class ShapeModel:
         if self.keeps_states:
             self.state = max(self.state, rows * width)
         self.searches.add(self.search_size(*waveforms))
+        self.clock.now += self.fixed + self.each * rows * width / RATE
         return Recognized()
 
     def drop_sizes(self):
@@ -76,9 +90,13 @@ class Recognized:
 @pytest.fixture(scope="module")
 def gpu():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "load_model", lambda _, device, *__, **___: ShapeModel(device))
+        clock = Clock()
+        patch.setattr(process, "time", clock)
+        patch.setattr(process, "load_model", lambda _, device, *__, **___: ShapeModel(device, clock))
         patch.setattr(process, "_device", lambda _: torch.device("cuda"))
         patch.setattr(process, "_device_name", str)
+        patch.setattr(process, "leave_room", lambda _: None)
+        patch.setattr(torch.cuda, "synchronize", lambda _: None)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         yield
 
@@ -89,21 +107,32 @@ def recognizer(edges, budget, threads=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("room", "least", "most"),
-    [(10_000.0, 1920.0, 1920.0), (1000.0, 900.0, 1000.0), (50.0, 32.0, 50.0), (1.0, 32.0, 32.0)],
+    ("room", "fixed", "each", "budget"),
+    [
+        (10_000.0, 1.0, 0.0, 1920.0),
+        (1000.0, 1.0, 0.0, 513.6),
+        (50.0, 1.0, 0.0, 32.1),
+        (1.0, 1.0, 0.0, None),  # not even one utterance fits
+        (10_000.0, 0.001, 0.001, 32.1),
+        (10_000.0, 0.01, 0.001, 256.8),  # 257 of 267 ms grow with the audio; of a batch half as long, 128 of 138
+        (10_000.0, 1.0, 0.01, 128.4),  # longer ones are faster, but take more than three seconds
+        (10_000.0, 5.0, 0.01, 32.1),  # all take too long
+    ],
 )
-def test_a_gpu_gets_the_largest_budget_that_fits_and_keeps_it(gpu, tmp_path, monkeypatch, room, least, most):
+def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(
+    gpu, tmp_path, monkeypatch, room, fixed, each, budget
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.room = room
+    engine._model.room, engine._model.fixed, engine._model.each = room, fixed, each
 
     steps = engine.warm_up()
-    if room < 32.0:
-        with pytest.raises(torch.OutOfMemoryError):  # not even one utterance fits
+    if budget is None:
+        with pytest.raises(torch.OutOfMemoryError):
             list(steps)
         return
     list(steps)
-    assert least <= engine.batch_seconds <= most
+    assert engine.batch_seconds == budget
 
     again = recognizer([2.0, 8.0, 32.0], None)
     list(again.warm_up())
@@ -154,17 +183,29 @@ def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, m
         assert any(record.levelname == "WARNING" for record in caplog.records) is (start == 0)
 
 
-@pytest.mark.parametrize(("is_kept", "expected"), [(True, 960.0), (False, 1080.0)])
-def test_what_was_prepared_for_a_budget_that_does_not_fit_is_dropped(gpu, tmp_path, monkeypatch, is_kept, expected):
+def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if is_kept:
-        list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
     engine = recognizer([2.0, 8.0, 32.0], None)
     engine._model.room, engine._model.keeps_states = 2200.0, True
 
     list(engine.warm_up())
 
-    assert engine.batch_seconds == expected
+    assert engine.batch_seconds == 960.0
+
+
+def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    engine = recognizer([2.0, 8.0, 32.0], None)
+    engine._model.keeps_states, engine._model.fixed, engine._model.each = (
+        True,
+        0.0,
+        0.01,
+    )  # no budget is faster than the least
+
+    list(engine.warm_up())
+
+    assert engine._model.state <= engine.batch_seconds * RATE
 
 
 def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):

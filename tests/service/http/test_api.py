@@ -463,13 +463,14 @@ def test_an_upload_takes_no_room_once_it_is_decoded():
     assert service.server.dispatcher.admission.stored_bytes == 0
 
 
-def test_decoding_and_computing_processes_have_a_lower_priority():
+@pytest.mark.parametrize(("device", "lower"), [("cpu", 10), ("auto", 10), ("cuda:0", 0)])
+def test_decoding_and_computing_on_processors_have_a_lower_priority(device, lower):
     here = os.getpriority(os.PRIO_PROCESS, 0)
-    with serving() as service:
+    with serving(device=device) as service:
         assert service.post(**form(wav(SECOND))).status_code == 200
         threads = {thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id) for thread in threading.enumerate()}
 
-        assert os.getpriority(os.PRIO_PROCESS, service.server.fleet.engines[0].pid) == here + 10
+        assert os.getpriority(os.PRIO_PROCESS, service.server.fleet.engines[0].pid) == here + lower
     assert threads["decode_0"] == here + 10
     assert threads["MainThread"] == here
 
