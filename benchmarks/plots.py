@@ -1,11 +1,11 @@
 """Plots of results: `python -m benchmarks plots OUT.svg FILE...`; the last line of each file is JSON of one benchmark.
 
-`latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
-as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form
-of the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
-million hours, by machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`:
-latency by load, a line for each policy. `dashboard`: its panels, where Grafana puts them. Those of `latency`, `losses`
-and `cost` may be of several files. Needs matplotlib (the `plots` extra).
+`latency`: 95th percentile and RTFx by batch, a line for each model, precision and length. `peers`: speed of each engine
+over NeMo's, a panel for each batch. `search`: speed of each form of the transducers' search over published label
+looping's, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: price of a million hours, by
+machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`: latency by load, a line
+for each policy. `dashboard`: panels in Grafana's layout. `latency`, `losses` and `cost` take several files. Needs
+matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
     documents = [json.loads(path.read_text(encoding="utf-8").splitlines()[-1]) for path in args.files]
     benchmarks = {document["benchmark"] for document in documents}
     if len(benchmarks) > 1 or not benchmarks <= set(_PICTURES):
-        parser.error(f"there are pictures of {' or '.join(_PICTURES)}, and not of {' with '.join(sorted(benchmarks))}")
+        parser.error(f"draw one of {', '.join(_PICTURES)}, not {' with '.join(sorted(benchmarks))}")
     if len(documents) > 1 and not benchmarks <= _OF_SEVERAL:
         parser.error(f"a picture of {benchmarks.pop()} is of one file")
     figure = _PICTURES[benchmarks.pop()](documents)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _shrink(picture: Path) -> None:
-    """Write an SVG file of matplotlib in a third of its size: styles as classes, one decimal, no unused groups."""
+    """Shrink matplotlib's SVG file to a third: styles as classes, one decimal, no unused groups."""
     svg, xlink = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
     ET.register_namespace("", svg)
     ET.register_namespace("xlink", xlink)
@@ -141,10 +141,11 @@ def _peers(documents: list[Document]) -> Figure:
 def _losses(documents: list[Document]) -> Figure:
     figure, (time, memory) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for document in documents:
-        for head, engine in sorted({(row["head"], row["engine"]) for row in document["rows"]}):
-            rows = [row for row in document["rows"] if (row["head"], row["engine"]) == (head, engine)]
+        kinds = [(row["head"], row["engine"], row["dtype"]) for row in document["rows"]]
+        for head, engine, dtype in sorted(set(kinds)):
+            rows = [row for row, kind in zip(document["rows"], kinds, strict=True) if kind == (head, engine, dtype)]
             clips = [row["clips"] for row in rows]
-            name = f"{engine}: {head.upper()}, {document['vocabulary']} labels, {document['dtype']}"
+            name = f"{engine}: {head.upper()}, {document['vocabulary']} labels, {dtype}"
             (line,) = time.plot(clips, [row["seconds"] for row in rows], marker="o", label=name)
             memory.plot(clips, [row["peak_mb"] for row in rows], marker="o", color=line.get_color())
             scores = [row["all_scores_mb"] for row in rows]

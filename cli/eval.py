@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     by_source = _by_source(scored)
     total = sum(by_source.values(), Score())
     if not args.json:
-        _print_table({**by_source, "all": total})
+        _print_table([*by_source.items(), ("all", total)])
     failed = len(clips) - len(scored)
     summary = {
         "wer": total.wer,
@@ -118,17 +118,17 @@ def _by_source(scored: Iterable[ScoredReference]) -> dict[str, Score]:
     return dict(sorted(scores.items()))
 
 
-def _print_table(scores: Mapping[str, Score]) -> None:
-    width = max(len("source"), *map(len, scores))
+def _print_table(scores: Sequence[tuple[str, Score]]) -> None:
+    width = max(len("source"), *(len(source) for source, _ in scores))
     print(f"{'source':{width}}  {'clips':>6}  {'minutes':>8}  {'words':>7}  {'WER %':>6}")
-    for source, score in scores.items():
+    for source, score in scores:
         wer = "-" if score.wer is None else f"{100 * score.wer:.2f}"
         print(f"{source:{width}}  {score.clips:6}  {score.seconds / 60:8.1f}  {score.words:7}  {wer:>6}")
 
 
 def _write(path: Path, scored: Iterable[ScoredReference]) -> None:
     try:
-        # Names of files may hold bytes that are no UTF-8; escaped by a backslash they are JSON.
+        # A file name may have bytes that are not UTF-8; backslashreplace makes them JSON escapes.
         with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for item in scored:
                 file.write(json.dumps(_record(item), ensure_ascii=False) + "\n")

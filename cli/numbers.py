@@ -9,7 +9,7 @@ def positive(text: str) -> float:
     """Read a finite number above 0."""
     number = _number(text)
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Remove files that the service never opens from an image: `prune.py VENV TORCH`, TORCH with PyTorch's packages.
+"""Remove from an image what the service never opens: `prune.py VENV TORCH`; TORCH is the folder of PyTorch's packages.
 
 It prints what each pattern saves. docker/image_test.py transcribes in the result.
 """
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Patterns in both folders of packages.
+# Patterns for VENV's packages and TORCH.
 CUTS = {
     "torch/test": "tests of PyTorch's C++",
     "torch/include": "headers for extensions",

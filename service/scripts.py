@@ -5,10 +5,10 @@ import unicodedata
 
 from models.scripts import WIDE, is_bound
 
-# Thai, Lao, Tibetan, Myanmar, Khmer: with spaces between phrases.
+# Thai, Lao, Tibetan, Myanmar, Khmer: spaces separate phrases, not words.
 _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = re.compile(rf"[{WIDE}{_PHRASED}]")
-# Punctuation that no line may begin with, or end with.
+# No line begins with closing punctuation, or ends with opening.
 _CLOSING = re.compile(r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜｡｣､.,;:?!%’”]")
 _OPENING = re.compile(r"[(\[{〈《「『【〔（［｛｢‘“]")
 
@@ -24,7 +24,7 @@ def width(text: str) -> int:
 
 
 def pieces(text: str) -> list[str]:
-    """Split a text where a line may end: before and after characters of scripts without spaces, else nowhere."""
+    """Split a text where a line may end: beside characters of scripts without spaces, unless punctuation binds them."""
     divided: list[str] = []
     for one in text:
         before = divided[-1][-1] if divided else ""

@@ -1,4 +1,4 @@
-"""Augmentation by the lossy codecs of telephones and messengers; no sound moves in time.
+"""Augmentation by the lossy codecs of telephones and messengers, without a shift in time.
 
 libsndfile removes the delay of its codecs, and soxr's filters have none, so a teacher's posteriors of the clean clip
 are valid for the coded one.

@@ -1,7 +1,7 @@
 """The processes that train together, one for each device, started by `torchrun`; or a single process.
 
-All processes have the same weights, and each has its own parts of each step, which follow from the seed, the epoch and
-the step, without communication. PyTorch's DistributedDataParallel averages gradients.
+All processes have the same weights. The seed, the epoch and the step decide, without communication, which parts of
+a step each computes. PyTorch's DistributedDataParallel averages gradients.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.errors import RecipeError, TrainingError
 
-# Others wait while the first process evaluates, which may take hours. One that died is noticed at once.
+# The others wait while the first process evaluates, maybe for hours. A process that dies is noticed sooner.
 _PATIENCE = timedelta(hours=12)
 # The option's name from torch 2.13 on, and before.
 _BUFFERS_OPTION = (
@@ -92,7 +92,7 @@ class Ranks:
         """
         if self.count == 1:
             return module
-        # The warning is about depthwise convolutions: their gradients' strides differ only where a size is one.
+        # Harmless: strides of a depthwise convolution's gradient differ only in dimensions of size one.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         buffers: dict[str, Any] = {_BUFFERS_OPTION: False}
         return DistributedDataParallel(module, **buffers, find_unused_parameters=some_unused)
@@ -107,9 +107,9 @@ class Ranks:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Ranks]:
-    """Join the other processes that `torchrun` started, if it did: over NCCL on GPUs, over Gloo on CPUs.
+    """Join the processes that `torchrun` started, over NCCL on GPUs, over Gloo on CPUs; without it, stay alone.
 
-    A GPU becomes the current one of its process.
+    A GPU becomes the current device.
 
     Raises:
         TrainingError: if another process is gone while this one waits for it.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 # From 2 s on, edges grow by a third to a half: a batch inside one bucket has a third of padding at worst and about a
-# seventh on average, and a device still sees few distinct shapes.
+# seventh on average, and a GPU, which pads to edges, sees few shapes.
 DEFAULT_EDGES: tuple[float, ...] = (
     *(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0),
     *(128.0, 192.0, 256.0, 384.0, 512.0, 768.0),
@@ -13,7 +13,7 @@ DEFAULT_EDGES: tuple[float, ...] = (
 
 
 def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES) -> list[float]:
-    """Return the edges in use, ascending; the last one is the longest utterance.
+    """Return the edges in use, ascending; the last one is ``longest_seconds``.
 
     Raises:
         ValueError: if the edges are not positive and ascending.

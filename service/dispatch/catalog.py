@@ -108,7 +108,7 @@ class Catalog:
         return next((model for model in self if model.identifies), None)
 
     def find(self, name: str) -> ServedModel | None:
-        """Return the model with this id or alias, or None if clients cannot use it."""
+        """Return the model with this id or alias, loaded or not; None if it takes no requests."""
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
         return None if model is None or model.is_leaving or model.identifies else model
 
@@ -149,7 +149,7 @@ class Catalog:
         """Record an engine's description of a model that it has loaded."""
         if model := self._models.get(ready.model):
             if model.ready is None:
-                model.last_used = self.clock()  # idle from now on, until a request that waited for it begins
+                model.last_used = self.clock()  # its idle time begins now
             model.ready = ready
             self.on_change()
 

@@ -82,6 +82,21 @@ def test_searches_are_drawn_by_form_and_batch(tmp_path):
     assert "label looping" not in texts(tmp_path / "search.svg")
 
 
+def test_losses_are_drawn_by_dtype(tmp_path):
+    rows = [
+        {"head": "rnnt", "clips": 4, "dtype": dtype, "engine": "Steno", "seconds": 2, "peak_mb": 3, "all_scores_mb": 4}
+        for dtype in ("float32", "bfloat16")
+    ]
+    measured = tmp_path / "losses.json"
+    about = {"benchmark": "losses", "seconds": 10.0, "vocabulary": 28, "device": "cpu", "threads": 2}
+    measured.write_text(json.dumps(about | {"dtype": ["float32", "bfloat16"], "rows": rows}))
+
+    assert not draw(tmp_path / "losses.svg", measured).returncode
+
+    drawn = [text for text in texts(tmp_path / "losses.svg") if text.startswith("Steno")]
+    assert drawn == ["Steno: RNNT, 28 labels, bfloat16", "Steno: RNNT, 28 labels, float32"]
+
+
 def test_costs_are_drawn_by_machine(tmp_path):
     made = [sys.executable, "-m", "benchmarks", "cost", "two cores", "0.1", "50", "a GPU", "5", "5000"]
     printed = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -102,8 +117,8 @@ def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "there are pictures of cost or dashboard or " in done.stderr
-    assert f"and not of {' with '.join(sorted({benchmark, 'peers'}))}" in done.stderr
+    assert "draw one of cost, dashboard, " in done.stderr
+    assert f", not {' with '.join(sorted({benchmark, 'peers'}))}" in done.stderr
 
 
 def test_files_that_would_not_be_drawn_are_an_error(tmp_path):

@@ -57,6 +57,15 @@ def test_the_last_line_is_the_summary(evaluate, manifest, texts, capsys):
     assert [line.split()[0] for line in table] == ["source", "espeak", "flite", "all"]
 
 
+def test_a_source_named_all_has_a_row_of_its_own(evaluate, manifest, capsys):
+    manifest.write_text(manifest.read_text().replace('espeak"', 'all"'))
+
+    assert evaluate(manifest, "--device", "cpu") == 0
+
+    *table, _ = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in table[1:]] == [["all", "1"], ["flite", "3"], ["all", "4"]]
+
+
 @pytest.mark.parametrize(
     ("options", "clips"), [([], 4), (["--split", "dev"], 3), (["--source", "espeak"], 1), (["--split", "train"], 1)]
 )
