@@ -1,9 +1,9 @@
 """Times one layer of relative self-attention: with plain operations, with FlexAttention and with our kernel.
 
-Plain operations write scores by distance, which become the bias of PyTorch's attention; FlexAttention, compiled, reads
-them in its kernel; ours (models/kernels/attention.py) writes none. --launches names ours by the fields of ``Launch``.
-Both kernels need a GPU; with TRITON_INTERPRET=1, --launches runs on a CPU. "apart" is the largest difference from plain
-operations, relative to their largest value.
+Plain operations write scores by distance, the bias of PyTorch's attention. FlexAttention's kernel reads such scores,
+too; ours (models/kernels/attention.py) needs none. --launches adds ours once for each launch of a list, and names it by
+the fields of ``Launch``. Both kernels need a GPU; --launches also runs on a CPU, with TRITON_INTERPRET=1 and NumPy
+before 2.4. "apart" is the largest difference from plain operations, relative to their largest value.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument(
         "--launches",
         action="store_true",
-        help="also measure our kernel with launches of a list, if the device can run them",
+        help="also measure our kernel with each launch of a list that the device can run",
     )
     add_rows_option(parser)
     args = parser.parse_args()
@@ -79,7 +79,7 @@ def main() -> None:
             if relative_attention_on(device, dtype, config.width // config.heads):
                 forms["kernel"] = partial(RelativeAttention.forward, *inputs)
         if args.launches:
-            forms |= dict(_launches(module, frames, padding))
+            forms |= dict(_launches(*inputs))
         wanted = forms["operations"]()
         forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
         calls = {form: partial(finished, attend, device) for form, attend in forms.items()}
@@ -99,16 +99,18 @@ def main() -> None:
     print(rows.line())
 
 
-def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> Iterator[tuple[str, Attend]]:
+def _launches(
+    module: RelativeAttention, normed: Tensor, positions: Tensor, padding: Padding
+) -> Iterator[tuple[str, Attend]]:
     """Yield a name and our kernel for each of ``_LAUNCHES``."""
-    from models.kernels.attention import Launch, relative_attention  # only a GPU has Triton
+    from models.kernels.attention import Launch, relative_attention  # PyTorch for CPUs lacks Triton
 
-    merged, table = module.merged, module.table
+    merged = module.merged
     assert merged is not None
-    assert table is not None
     biases, rows = (module.content_bias, module.position_bias), (padding.starts, padding.lengths)
 
     def attend(launch: Launch) -> Tensor:
+        table = module._table_for(positions)  # noqa: SLF001
         attended = relative_attention(merged(normed), table, *biases, *rows, padding.time, None, launch)
         projected: Tensor = module.output(attended)
         return projected

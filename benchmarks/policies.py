@@ -1,8 +1,8 @@
 """Policies of a load balancer, measured: real replicas behind HAProxy with the configuration of docker compose.
 
 `python -m benchmarks policies samples/river.flac`: short clips and long recordings are cut from one recording and
-arrive at random times, the same for each policy; policies take turns, round by round. Simulated: `python -m benchmarks
-balancing`. Needs haproxy and Linux, where all of 127.0.0.0/8 is this machine.
+arrive at random times, the same for each policy; each round measures every policy. `python -m benchmarks balancing`
+simulates policies. Needs haproxy and Linux, where all of 127.0.0.0/8 is this machine.
 
     round robin                   to each in turn
     least connections             to the one with the fewest requests under way
@@ -37,7 +37,7 @@ POLICIES = {
     "least connections by weight": ("leastconn", True),
 }
 _AGENT_SECONDS = 0.2
-# Waiting audio that halves the weight of a replica: about that of a replica with a full load.
+# Seconds of waiting audio that halve a replica's weight: about what waits under full load.
 _HALVING_SECONDS = 30.0
 
 
@@ -149,7 +149,7 @@ async def _replicas(number: int) -> AsyncIterator[tuple[list[str], int]]:
 
 @contextlib.contextmanager
 def _balancer(addresses: Sequence[str], port: int, balance: str, agent_port: int | None) -> Iterator[str]:
-    """Start HAProxy with compose's file, with addresses in place of a name; yield its URL."""
+    """Start HAProxy with compose's configuration, for these addresses; yield its URL."""
     text = CONFIGURATION.read_text(encoding="utf-8").replace(" resolvers names init-addr none", "")
     agent = f" weight 100 agent-check agent-port {agent_port} agent-inter 200ms" if agent_port else ""
     servers = "\n".join(f"    server {address} {address}:{port}{agent}" for address in addresses)

@@ -3,7 +3,7 @@
 A model's cost follows from its shape, except that the time of a search depends on the number of labels. So the blank of
 each head gets the bias with which a second of noise has four labels, the rate of English. Unlike a trained transducer,
 a random one would repeat its label at the same frame. So labels of the TDT advance by at least one frame, and the RNN-T
-emits at most one label in a frame, which saves it from scoring the blank that would follow.
+emits at most one label in a frame, without scoring the blank that would follow.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 LABELS = 1024
 _LABELS_PER_SECOND = 4
 _CLIPS, _SECONDS = 4, 17
-# Scales the predictor's part of the joint: labels depend on it a little, and on the frames most.
+# Scales the predictor's part of the joint, so that labels depend mostly on the frames.
 _PREDICTOR_SHARE = 0.1
 _NEVER = -100.0
 # Bisections of the interval of the blank's bias.

@@ -37,7 +37,7 @@ _CHOICES = {
 }
 # A vocabulary may lack the positive piece of these: then prompts cannot ask for it.
 _OPTIONAL = ("{itn}", "{timestamps}")
-_NO_ITN = "this model has no prompt that asks for numbers as people write them"
+_NO_ITN = "this model cannot be asked to write numbers as people do"
 
 
 class PromptWriter:
@@ -114,9 +114,10 @@ def _check_language(field: str, language: str, spoken: Sequence[str]) -> None:
 
 
 def with_vocabulary(config: PromptConfig, pieces: Sequence[str]) -> PromptConfig:
-    """Return a configuration completed from the pieces of a vocabulary: languages if it has none, times and ``itn``.
+    """Return a configuration adapted to the pieces of a vocabulary: times and ``itn`` need theirs.
 
-    The model may not have been trained on every language that has a piece, nor on ``<|itn|>``; no checkpoint says so.
+    If it names no language, it gets each that has a piece. The model may not have been trained on them, nor on
+    ``<|itn|>``; no checkpoint says so.
     """
     known = set(pieces)
     tagged = sorted(match[1] for piece in known if (match := _LANGUAGE.fullmatch(piece)))

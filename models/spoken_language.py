@@ -54,8 +54,8 @@ class LanguageDecision:
 
     Args:
         possible: the languages that may be chosen.
-        is_exhaustive: whether no other language is spoken. Then the probabilities of ``possible`` add up to 1, else
-            those of all languages that the identifier knows.
+        is_exhaustive: whether no other language is spoken. If so, the probabilities of ``possible`` are scaled to add
+            up to 1.
     """
 
     possible: Sequence[str]
@@ -64,7 +64,7 @@ class LanguageDecision:
     _sums: dict[str, float] = field(default_factory=dict, init=False)
 
     def add(self, probabilities: Mapping[str, float], seconds: float) -> Spoken:
-        """Return the language of the next part, and its probability in it.
+        """Return the next part's language, and how probable it is there.
 
         Args:
             probabilities: of each language that the identifier knows.

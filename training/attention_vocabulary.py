@@ -11,7 +11,7 @@ from models.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 
-# NeMo's name of the first part of an aggregate vocabulary, the special pieces; here also the name of a single part.
+# NeMo's name of an aggregate vocabulary's first part, which has the special pieces. Here a single part has it too.
 SPECIAL = "spl_tokens"
 PAD = "<pad>"
 # The first pieces of NeMo's builder, in its order, so that ids are those of released models.
@@ -66,7 +66,7 @@ class AttentionVocabulary:
         """Return the labels of a prompt; all prompts have the same number of labels.
 
         Raises:
-            PromptError: if the model cannot do it.
+            PromptError: if the model cannot do what it asks for.
         """
         return self._writer.tokens(prompt)
 

@@ -1,4 +1,4 @@
-"""The parts of the service that the routes use: those of transcriptions, and those of all others."""
+"""The parts of the service that the routes use: `Front` for transcripts, `Backend` for all else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +40,7 @@ class Front:
         cut_threads: threads that cut long recordings; separate, because decoding may take long.
         detector: finds speech for cutting.
         intake: receives uploads no faster than they are decoded.
-        decode_pool: decodes untrusted files in child processes.
+        decode_pool: decodes in the calling thread or, by FFmpeg, in child processes.
         early_decoding: held while the beginning of an upload is decoded.
         started: Unix time of the start, the `created` of models.
         access: the API keys.
@@ -66,7 +66,7 @@ class Front:
     early_decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def ready_model(self, name: str | None) -> LoadedModel:
-        """Return the model of this id or alias, or without a name the default.
+        """Return the model that `find_model` finds, if it is loaded.
 
         Raises:
             RequestError: if there is no such model.

@@ -1,5 +1,6 @@
 """The attention that is measured: each form computes the same."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from benchmarks.random_model import ENCODERS
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
+from tests.triton_interpreter import mend
 
 
 @pytest.mark.slow
@@ -31,6 +33,27 @@ def test_flex_attention_gives_what_plain_operations_give(monkeypatch):
     found = attention._flex(module, frames, positions, padding)
 
     torch.testing.assert_close(found[padding.valid], wanted[padding.valid])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="a CPU runs kernels in the interpreter only")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.compile:DeprecationWarning")
+@torch.no_grad()
+def test_launches_attend_beyond_the_folded_distances(monkeypatch):
+    from benchmarks import attention  # imports torch's compiler
+
+    mend()
+    monkeypatch.setattr("models.encoders.attention._FRAMES_IN_TABLE", 8)
+    torch.manual_seed(0)
+    module = RelativeAttention(ENCODERS["toy"]).eval()
+    module.fold()
+    frames, padding = torch.randn(1, 20, 64), Padding(torch.tensor([20]), 20)
+    positions = relative_positions(frames_within_reach(20, None), 64, frames.device)
+
+    wanted = SelfAttention.forward(module, frames, positions, padding)
+
+    for _, attend in attention._launches(module, frames, positions, padding):
+        torch.testing.assert_close(attend(), wanted)
 
 
 @pytest.mark.slow

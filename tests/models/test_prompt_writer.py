@@ -83,7 +83,7 @@ def test_prompts_of_a_model_are_of_one_length_or_refused_by_a_field(prompt, conf
         (CONFIG, Prompt(target_language="it"), "target_language", "does not speak 'it'"),
         (CONFIG, Prompt("de", "fr"), "target_language", "from English and into it, not from 'de' into 'fr'"),
         (CONFIG, Prompt(timestamps=True), "timestamps", "does not write the times"),
-        (CONFIG, Prompt(itn=True), "itn", "no prompt that asks for numbers"),
+        (CONFIG, Prompt(itn=True), "itn", "cannot be asked to write numbers"),
     ],
     ids=str,
 )

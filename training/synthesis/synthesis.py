@@ -14,7 +14,7 @@ from training.synthesis.errors import SynthesisError, UnusableSpeechError
 from training.synthesis.readings import Reading, Readings
 from training.synthesis.speech import spoken
 
-# Voices that are tried for a sentence before it is left out.
+# Attempts at a sentence before it is left out.
 _ATTEMPTS = 3
 # Sentences left out in a row before the run fails.
 _TOO_MANY_LEFT_OUT = 20
@@ -25,8 +25,8 @@ class Tally:
     """Counts of sentences and clips that were not used.
 
     Attributes:
-        left_out: sentences that failed with all voices tried.
-        refused: refused clips by reason; for most sentences another voice succeeded.
+        left_out: sentences of which all attempts failed.
+        refused: refused clips by reason, also of sentences that succeeded later.
     """
 
     left_out: int = 0
@@ -54,14 +54,14 @@ def synthesize(
 
     Args:
         collection: the collection.
-        readings: the readings, by the number of the clip.
+        readings: draws the reading of each clip.
         clips: number of clips to reach.
         seconds: seconds of speech to reach.
         jobs: synthesizers that run at the same time.
         added: called after each clip.
 
     Raises:
-        SynthesisError: if no voice gives usable speech, or Kokoro's files cannot be used.
+        SynthesisError: if 20 sentences in a row are left out, or Kokoro's files cannot be used.
         OSError: if the collection cannot be written.
     """
     tally = Tally()
@@ -84,7 +84,7 @@ def synthesize(
 
 
 def _say(readings: Readings, number: int) -> _Outcome:
-    """Synthesize a clip, with another voice after a failure."""
+    """Synthesize a clip; after a failure, draw the voice again."""
     refused: list[str] = []
     for attempt in range(_ATTEMPTS):
         reading = readings.draw(number, attempt)
