@@ -3,12 +3,12 @@
 import logging
 import re
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import torch
 
-from models.graphs.arena import Arena
+from models.graphs.arena import Arena, Layout
 
 log = logging.getLogger("steno.models")
 
@@ -22,8 +22,15 @@ _SHARE = 8
 
 FreeBytes = Callable[[torch.device], int]
 
-Prepared = TypeVar("Prepared")
 
+def free_bytes(device: torch.device) -> int:
+    """Return the free bytes of a device, with those that torch keeps for later use; without a GPU a large number."""
+    if device.type != "cuda":
+        return sys.maxsize
+    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+Prepared = TypeVar("Prepared")
 
 # Messages of CUDA, torch and cuda-bindings if work cannot be captured. Any other error is one of the work itself.
 _CANNOT_CAPTURE = re.compile(r"captur|not[ _]supported|not permitted", re.IGNORECASE)
@@ -36,13 +43,17 @@ class Sizes(Generic[Prepared]):
     Attributes:
         arena: memory that sizes share.
         refused: sizes that could not be captured; the host launches their operations.
+        without_room: sizes for which too little memory was free; the host launches theirs too, until there is more.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        """Begin without a size."""
+    def __init__(self, device: torch.device, free: FreeBytes = free_bytes) -> None:
+        """Begin without a size; ``free`` returns the free bytes of the device."""
         self.arena = Arena(device)
+        self._device = device
+        self._free = free
         self._prepared: dict[tuple[Hashable, ...], Prepared] = {}
         self.refused: set[tuple[Hashable, ...]] = set()
+        self.without_room: set[tuple[Hashable, ...]] = set()
 
     def __len__(self) -> int:
         return len(self._prepared)
@@ -50,6 +61,18 @@ class Sizes(Generic[Prepared]):
     def known(self, size: tuple[Hashable, ...]) -> Prepared | None:
         """Return what was prepared for a size, or None."""
         return self._prepared.get(size)
+
+    def has_room(self, size: tuple[Hashable, ...], state: Sequence[Layout]) -> bool:
+        """Return whether the device has room for what a state adds to the arena, and for other sizes."""
+        growth, free = self.arena.growth(state), self._free(self._device)
+        if _SHARE * growth <= free:
+            self.without_room.discard(size)
+            return True
+        if not self.without_room:
+            message = "no room for a CUDA graph of this size, the host will launch every operation: %.1f GB, %.1f free"
+            log.warning(message, growth / 1e9, free / 1e9)
+        self.without_room.add(size)
+        return False
 
     def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Prepared]) -> Prepared | None:
         """Return what is prepared for a size, after preparing it at the first call; None if it cannot be captured.
@@ -81,23 +104,17 @@ class Sizes(Generic[Prepared]):
 
     def counted(self) -> dict[str, int]:
         """Return the number of sizes in each state."""
-        return {"captured": len(self._prepared), "refused": len(self.refused)}
+        return {
+            "captured": len(self._prepared),
+            "refused": len(self.refused),
+            "no_room": len(self.without_room),
+        }
 
 
 def says_it_cannot_capture(error: Exception) -> bool:
     """Return whether an error is one of the capture, and not of the work."""
     is_one_of_memory = isinstance(error, torch.OutOfMemoryError)
     return isinstance(error, RuntimeError) and not is_one_of_memory and bool(_CANNOT_CAPTURE.search(str(error)))
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return the free bytes of a device; without a GPU a very large number."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else sys.maxsize
-
-
-def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> bool:
-    """Return whether a device has room for a size that takes ``taken`` bytes more, and for others."""
-    return _SHARE * taken <= free(device)
 
 
 def frame_size(frames: int) -> int:

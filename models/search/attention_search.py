@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
@@ -41,10 +41,9 @@ class AttentionSearch:
         self._config = decoder.config
         self._end = end
         self._graphed = graphed
-        self._free = free
         device = decoder.embedding.weight.device
         self._side_stream = SideStream(device)
-        self.sizes: Sizes[_Prepared] = Sizes(device)
+        self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
@@ -79,7 +78,7 @@ class AttentionSearch:
         if known is not None:
             return known
         state = self._state(size, encoded.dtype)
-        if not has_room(self.sizes.arena.growth(state), encoded.device, self._free):
+        if not self.sizes.has_room(size, state):
             return None
 
         def prepare() -> _Prepared:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, row_sizes
 from models.language_model import LanguageModel
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
@@ -40,9 +40,8 @@ class GraphedCtcBeam:
             free: returns the free bytes of a device.
         """
         self._parts = blank, language_model, beam
-        self._free = free
         self._side_stream = SideStream(device)
-        self.sizes: Sizes[_Prepared] = Sizes(device)
+        self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
@@ -65,7 +64,7 @@ class GraphedCtcBeam:
             return known
         largest = logits.new_zeros(1).expand(rows, frames, width)
         state = [*CtcBeam.layouts(largest, self._parts[2]), CtcAlignment.steps_layout(rows, frames, columns=frames)]
-        if not has_room(self.sizes.arena.growth(state), logits.device, self._free):
+        if not self.sizes.has_room((rows, frames), state):
             return None
 
         def prepare() -> _Prepared:

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.graphs.sizes import Sizes, frame_size, graph_rows, row_sizes
+from models.graphs.arena import Layout
+from models.graphs.sizes import Sizes, frame_size, free_bytes, graph_rows, row_sizes
 
 CPU = torch.device("cpu")
 
@@ -45,6 +46,30 @@ def test_graphs_of_an_encoder_pad_by_at_most_half_and_the_largest_batch_has_its_
         assert min(size for size in sizes if size >= rows) <= 1.5 * rows
 
 
+def test_a_size_without_room_is_counted_until_it_has_some(caplog):
+    free = 100 * 2**20
+    sizes = Sizes(CPU, lambda _: free)
+    least, more = ([Layout((mebibytes * 2**20,), torch.uint8)] for mebibytes in (12, 13))
+
+    assert [sizes.has_room((rows,), state) for rows, state in enumerate((least, more, more))] == [True, False, False]
+    assert sizes.counted()["no_room"] == 2
+    assert len(caplog.records) == 1
+
+    free *= 2
+    assert sizes.has_room((1,), more)
+    assert sizes.counted()["no_room"] == 1
+
+
+@pytest.mark.gpu
+def test_memory_that_torch_keeps_for_later_use_is_free():
+    used = torch.zeros(2**28, dtype=torch.uint8, device="cuda")
+    before = free_bytes(used.device)
+
+    del used  # torch does not give it back to the driver
+
+    assert free_bytes(torch.device("cuda")) >= before + 2**28
+
+
 class Failing:
     """Preparing fails `times` times, then succeeds."""
 
@@ -66,7 +91,7 @@ def test_a_capture_that_was_spoiled_once_is_tried_again():
     sizes = Sizes(CPU)
 
     assert sizes.get((1,), Failing(NO_CAPTURE)) == "prepared"
-    assert sizes.counted() == {"captured": 1, "refused": 0}
+    assert sizes.counted() == {"captured": 1, "refused": 0, "no_room": 0}
 
 
 def test_what_cannot_be_captured_is_switched_off_for_that_size_alone(caplog):
@@ -77,7 +102,7 @@ def test_what_cannot_be_captured_is_switched_off_for_that_size_alone(caplog):
     assert never.calls == 2
     assert sizes.get((2,), Failing()) == "prepared"
     assert sizes.get((3,), Failing(*[NO_CAPTURE] * 2)) is None
-    assert sizes.counted() == {"captured": 1, "refused": 2}
+    assert sizes.counted() == {"captured": 1, "refused": 2, "no_room": 0}
     assert len(caplog.records) == 1
 
 
