@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.graphs.passes import GraphedPasses
-from models.graphs.sizes import row_sizes
+from models.graphs.sizes import Sizes, row_sizes
 from models.precision import Precision, round_products
 
 Waveform = npt.NDArray[np.float32]
@@ -28,6 +29,7 @@ class DeviceModel:
     precision: Precision
     sample_rate: int
     _passes: GraphedPasses
+    _sizes: dict[str, Sizes[Any]]  # by what graphs compute
 
     def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Stack utterances into a batch in host memory, pinned if the device is a GPU.
@@ -59,6 +61,18 @@ class DeviceModel:
         with self._as_current_device():
             self._passes.prepare(rows, samples)
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
+
+    def drop_sizes(self) -> None:
+        """Drop what ``prepare`` and batches have captured, and its memory."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # a search may still write to it
+        self._passes.clear()
+        for sizes in self._sizes.values():
+            sizes.clear()
+
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
+        return {} if self.device.type == "cpu" else {kind: sizes.counted() for kind, sizes in self._sizes.items()}
 
     def _as_current_device(self) -> AbstractContextManager[object]:
         """Return a context whose current GPU is the model's: kernels are launched there, wherever their tensors are.

@@ -72,6 +72,7 @@ class LanguageIdentifier(DeviceModel):
         self._label_languages = [language_of_label(label) for label in config.labels]
         self.languages = tuple(sorted(set(self._label_languages)))
         self._passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
+        self._sizes = {"identifier": self._passes.sizes}
 
     def identify(
         self, pcm: Sequence[Waveform], batch_seconds: float = 240.0, rate: int | None = None
@@ -101,10 +102,6 @@ class LanguageIdentifier(DeviceModel):
         with self._as_current_device():
             (probabilities,) = self._passes(self._probabilities, waveforms, lengths)
             return PendingProbabilities(HostCopy(probabilities), self._label_languages)
-
-    def graphs(self) -> dict[str, dict[str, int]]:
-        """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
-        return {} if self.device.type == "cpu" else {"identifier": self._passes.sizes.counted()}
 
     def info(self) -> dict[str, Any]:
         """Describe the model, for JSON."""

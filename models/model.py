@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,9 +50,6 @@ from models.spoken_language import LanguageDecision, possible_languages
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.transcript import Transcript
 from models.writer import Writer
-
-if TYPE_CHECKING:
-    from models.graphs.sizes import Sizes
 
 # Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row.
 Search = Callable[[Tensor, Tensor], FetchedResult]
@@ -219,7 +216,7 @@ class Model(DeviceModel):
             for decoder in self._config.decoders
         }
         self._searches: dict[Decoder, Search] = {}
-        self._sizes: dict[str, Sizes[Any]] = {}
+        self._sizes = {}
         self._choose_searches()
         passes: list[Pass] = [self._encoded] if self._searches or self._writer else []
         if self._config.ctc and "ctc" not in self._searches:
@@ -384,10 +381,6 @@ class Model(DeviceModel):
         known = lengths if lengths.device.type == "cpu" else None
         with self._as_current_device():
             return self._encode(features.to(self.device), lengths.to(self.device), known)
-
-    def graphs(self) -> dict[str, dict[str, int]]:
-        """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
-        return {} if self.device.type == "cpu" else {kind: sizes.counted() for kind, sizes in self._sizes.items()}
 
     def info(self) -> dict[str, Any]:
         """Describe the model, for JSON; unknown values are None."""

@@ -59,6 +59,11 @@ class GraphedPasses:
             for work in self._passes:
                 self.sizes.get((work, most, samples), partial(_Prepared, work, waveforms, self._pool))
 
+    def clear(self) -> None:
+        """Drop all graphs; no pass may be under way."""
+        self.sizes.clear()
+        self._rows.clear()
+
     @torch.no_grad()
     def __call__(self, work: Pass, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """Run a pass on a batch, by replaying its graph if there is one for this size.

@@ -102,6 +102,13 @@ class Sizes(Generic[Prepared]):
             log.warning("no CUDA graph of this size, the host will launch every operation: %s", error)
         self.refused.add(size)
 
+    def clear(self) -> None:
+        """Drop all sizes and their memory; no search may be under way."""
+        self._prepared.clear()
+        self.refused.clear()
+        self.without_room.clear()
+        self.arena = Arena(self._device)
+
     def counted(self) -> dict[str, int]:
         """Return the number of sizes in each state."""
         return {

@@ -184,6 +184,7 @@ class DeviceRecognizer(ABC):
             yield from batches
         except Exception as error:
             if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
+                self._model.drop_sizes()  # what is tried next has other sizes
                 return False
             raise
         return True

@@ -36,6 +36,29 @@ def test_batches_begun_before_the_last_is_fetched_have_the_transcripts_they_have
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "decoder"), DECODERS)
+def test_sizes_that_are_dropped_give_all_memory_back_and_are_captured_again(name, decoder):
+    model = load_model(golden.GOLDEN / name / "model.nemo", device="cuda")
+    inputs = batches(model)
+    reserved = []
+    for _ in range(3):  # libraries take their workspaces in the first
+        for waveforms, lengths in inputs:
+            model.prepare(*waveforms.shape)
+            model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
+        torch.cuda.empty_cache()
+        with_graphs = torch.cuda.memory_reserved()
+        assert sum(states["captured"] for states in model.graphs().values()) > 0
+
+        model.drop_sizes()
+        torch.cuda.empty_cache()
+        reserved.append(torch.cuda.memory_reserved())
+
+        assert reserved[-1] < with_graphs
+        assert sum(states["captured"] for states in model.graphs().values()) == 0
+    assert reserved[1] == reserved[2]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "decoder"), DECODERS)
 def test_the_host_does_not_wait_for_the_device_from_samples_to_tokens(name, decoder):
     assert has_loops(torch.device("cuda")), "this driver has no WHILE nodes"
     model = load_model(golden.GOLDEN / name / "model.nemo", device="cuda")

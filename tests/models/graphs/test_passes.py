@@ -82,6 +82,20 @@ def test_only_small_batches_are_prepared(model):
     assert len(graphed.sizes) == 2 * 3
 
 
+def test_after_they_are_dropped_batches_run_without_graphs_until_others_are_prepared(model):
+    graphed = passes(model)
+    graphed.prepare(4, SAMPLES)
+    graphed.clear()
+
+    assert_same(model, graphed, batch(3))
+    assert len(graphed.sizes) == 0
+    graphed.prepare(2, SAMPLES)
+
+    for rows in (3, 2, 1):
+        assert_same(model, graphed, batch(rows))
+    assert len(graphed.sizes) == 2 * 2
+
+
 def test_a_batch_runs_in_the_smallest_graph_that_is_enough(model):
     graphed = passes(model, most_samples=13 * SAMPLES)
     graphed.prepare(100, SAMPLES)

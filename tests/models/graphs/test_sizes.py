@@ -60,6 +60,19 @@ def test_a_size_without_room_is_counted_until_it_has_some(caplog):
     assert sizes.counted()["no_room"] == 1
 
 
+def test_sizes_that_are_dropped_leave_nothing():
+    sizes = Sizes(CPU, lambda _: 2**20)
+    sizes.get((1,), lambda: sizes.arena.tensors([Layout((2**20,), torch.uint8)]))
+    sizes.get((2,), Failing(*[NO_CAPTURE] * 2))
+    assert not sizes.has_room((3,), [Layout((2**21,), torch.uint8)])
+
+    sizes.clear()
+
+    assert sizes.counted() == {"captured": 0, "refused": 0, "no_room": 0}
+    assert sizes.arena.bytes == 0
+    assert sizes.get((2,), Failing()) == "prepared"
+
+
 @pytest.mark.gpu
 def test_memory_that_torch_keeps_for_later_use_is_free():
     used = torch.zeros(2**28, dtype=torch.uint8, device="cuda")

@@ -37,6 +37,8 @@ class ShapeModel:
     graphs: set[tuple[int, int]] = field(default_factory=set)
     room: float = float("inf")
     room_with_graphs: float = float("inf")
+    keeps_states: bool = False
+    state: int = 0
 
     def info(self):
         return {"family": "stub"}
@@ -51,10 +53,15 @@ class ShapeModel:
 
     def recognize_batch(self, waveforms, lengths, *, decoder, prompts):
         rows, width = waveforms
-        if rows * width > self.room * RATE:
+        if rows * width + self.state > self.room * RATE:
             raise torch.OutOfMemoryError
+        if self.keeps_states:
+            self.state = max(self.state, rows * width)
         self.searches.add(self.search_size(*waveforms))
         return Recognized()
+
+    def drop_sizes(self):
+        self.state = 0
 
     @staticmethod
     def search_size(rows, width):
@@ -145,6 +152,19 @@ def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, m
 
         assert engine.batch_seconds == 480.0
         assert any(record.levelname == "WARNING" for record in caplog.records) is (start == 0)
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(True, 960.0), (False, 1080.0)])
+def test_what_was_prepared_for_a_budget_that_does_not_fit_is_dropped(gpu, tmp_path, monkeypatch, is_kept, expected):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if is_kept:
+        list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+    engine = recognizer([2.0, 8.0, 32.0], None)
+    engine._model.room, engine._model.keeps_states = 2200.0, True
+
+    list(engine.warm_up())
+
+    assert engine.batch_seconds == expected
 
 
 def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
