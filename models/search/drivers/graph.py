@@ -45,7 +45,7 @@ class GraphDriver:
         self._loop = _loop(lambda: steps(STEPS_A_ROUND), going, side_stream) if loops else None
         if self._loop is not None:
             return
-        self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device, side_stream=side_stream)
+        self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device, side_stream.pool, side_stream)
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
 
     def until_done(self, most: int) -> int:
@@ -80,7 +80,7 @@ def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> D
     """Return a loop of the device over some work; None if the device cannot loop."""
     if not going.is_cuda or not has_loops(going.device):
         return None
-    graph = captured_graph(work, going.device, side_stream=side_stream)
+    graph = captured_graph(work, going.device, side_stream.pool, side_stream)
     try:
         return DeviceLoop(graph, going)
     except (RuntimeError, TypeError, AttributeError) as error:  # bindings of other versions have other signatures

@@ -155,6 +155,20 @@ def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host(cap
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", BEAMS)
+def test_the_graphs_of_all_sizes_share_the_memory_of_their_steps(beam):
+    def pools():
+        return {segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()}
+
+    driver, before = AttentionSearch(decoder(beam).cuda(), END, graphed=True), pools()
+    for rows, frames in SIZES:
+        search(driver, *batch(rows, frames, "cuda", seed=1))
+
+    assert len(driver.sizes) == 4
+    assert len(pools() - before) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("beam", BEAMS)
 def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before(beam):
     model = decoder(beam).cuda()
     driver = AttentionSearch(model, END, graphed=True)
