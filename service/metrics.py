@@ -216,10 +216,7 @@ class Metrics:
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
-        meaning = (
-            "CUDA graphs by what they compute and `state`: `captured`, `refused` by the device, or `no_room` while too "
-            "little memory is free; batches without one are slower."
-        )
+        meaning = "CUDA graphs by what they compute: captured, refused by the device, or without memory (no_room)."
         self.graphs = gauge("graphs", meaning, "model", "kind", "state")
         self.model_info = gauge("model_info", "1 for each model that is served.", "model", "family", "dtype", "device")
         self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")

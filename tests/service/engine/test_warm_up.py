@@ -197,11 +197,8 @@ def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu,
 def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.keeps_states, engine._model.fixed, engine._model.each = (
-        True,
-        0.0,
-        0.01,
-    )  # no budget is faster than the least
+    engine._model.keeps_states = True
+    engine._model.fixed, engine._model.each = 0.0, 0.01  # no budget is faster than the least
 
     list(engine.warm_up())
 
