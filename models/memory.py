@@ -1,6 +1,7 @@
-"""Memory that runs out, which is no fault of what was computed or read, and the share of a GPU's that tensors get."""
+"""The memory of a GPU that tensors may take, and errors of memory that runs out."""
 
 import re
+import sys
 import traceback
 
 import torch
@@ -25,9 +26,24 @@ def is_out_of_memory(error: Exception) -> bool:
 def leave_room(device: torch.device, share: float = MEMORY_SHARE) -> None:
     """Limit this process's tensors to a share of a GPU's memory; on a CPU do nothing."""
     if device.type == "cuda":
-        # torch 2.11 wants the device's number.
-        index = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.set_per_process_memory_fraction(share, index)
+        torch.cuda.set_per_process_memory_fraction(share, _number(device))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the bytes of a device that tensors may take; without a GPU a large number.
+
+    Torch keeps freed memory for later tensors, and may be limited to a share of the device.
+    """
+    if device.type != "cuda":
+        return sys.maxsize
+    free, total = torch.cuda.mem_get_info(device)
+    allowed = int(torch.cuda.get_per_process_memory_fraction(_number(device)) * total)
+    return min(free + torch.cuda.memory_reserved(device), allowed) - torch.cuda.memory_allocated(device)
+
+
+def _number(device: torch.device) -> int:
+    """Return the number of a GPU, which these calls want in torch 2.11."""
+    return torch.cuda.current_device() if device.index is None else device.index
 
 
 def free_after(error: BaseException) -> None:

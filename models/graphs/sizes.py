@@ -2,13 +2,13 @@
 
 import logging
 import re
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import torch
 
 from models.graphs.arena import Arena, Layout
+from models.memory import free_bytes
 
 log = logging.getLogger("steno.models")
 
@@ -21,14 +21,6 @@ _LEAST_FRAMES = 64
 _SHARE = 8
 
 FreeBytes = Callable[[torch.device], int]
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return the free bytes of a device, with those that torch keeps for later use; without a GPU a large number."""
-    if device.type != "cuda":
-        return sys.maxsize
-    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
 
 Prepared = TypeVar("Prepared")
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, row_sizes
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
 from models.language_model import LanguageModel
+from models.memory import free_bytes
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
 from models.search.drivers.graph import GraphDriver

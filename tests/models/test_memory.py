@@ -1,10 +1,8 @@
 import weakref
-from contextlib import nullcontext
 
 import pytest
 import torch
 
-from models.kernels import if_it_runs
 from models.memory import free_after, is_out_of_memory, leave_room
 
 
@@ -37,15 +35,6 @@ def test_too_little_memory_is_told_from_other_errors():
 )
 def test_the_libraries_of_a_gpu_say_in_messages_that_memory_ran_out(error, expected):
     assert is_out_of_memory(error) is expected
-
-
-@pytest.mark.parametrize(("message", "is_raised"), [("Triton Error [CUDA]: out of memory", True), ("no PTX", False)])
-def test_memory_that_runs_out_is_no_fault_of_the_kernel_that_is_tried(message, is_raised):
-    def tried():
-        raise RuntimeError(message)
-
-    with pytest.raises(RuntimeError, match="out of memory") if is_raised else nullcontext():
-        assert if_it_runs(tried, torch.device("cuda"), "sums") is None
 
 
 def test_memory_is_given_back_after_the_tensors_that_an_error_holds(monkeypatch):

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.graphs.arena import Layout
-from models.graphs.sizes import Sizes, frame_size, free_bytes, graph_rows, row_sizes
+from models.graphs.sizes import Sizes, frame_size, graph_rows, row_sizes
+from models.memory import free_bytes, leave_room
 
 CPU = torch.device("cpu")
 
@@ -81,6 +82,18 @@ def test_memory_that_torch_keeps_for_later_use_is_free():
     del used  # torch does not give it back to the driver
 
     assert free_bytes(torch.device("cuda")) >= before + 2**28
+
+
+@pytest.mark.gpu
+def test_memory_beyond_the_limit_of_tensors_is_not_free():
+    device = torch.device("cuda")
+    before = free_bytes(device)
+    try:
+        leave_room(device, 0.25)
+
+        assert free_bytes(device) <= torch.cuda.get_device_properties(device).total_memory / 4 < before
+    finally:
+        leave_room(device, 1.0)
 
 
 class Failing:
