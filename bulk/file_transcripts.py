@@ -1,11 +1,13 @@
-"""Transcribe many files, short or hours long: threads decode ahead of the model, in batches and in bounded memory."""
+"""Transcribe many files, short or hours long: threads decode and cut ahead of the model, in bounded memory."""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding.
 _BATCHES_AT_A_TIME = 4
+_NO_SPEECH = Segment(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Options:
         limits: limits on the audio that is accepted.
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
             and longer ones into utterances of the length that suits the model.
-        threads: threads that decode, each one file at a time.
+        threads: threads that decode and cut, each one file at a time.
     """
 
     decoder: str | None = None
@@ -100,7 +103,15 @@ class _Part:
     shared: float
     samples: Samples
     file_seconds: float | None
-    ends_file: bool = False
+    ends_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """A decoded file: its channels, and the utterances of each, which has at least one; without speech it is empty."""
+
+    channels: Channels
+    utterances: Sequence[Sequence[Segment]]
 
 
 def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
@@ -137,8 +148,7 @@ def _outcomes(
     parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file
     languages = _Languages.of_model(model, options)
-    decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
-    parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
+    parts = _parts(_decoded(model, locations, options, by_channel=by_channel))
     with ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed:
         for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
             parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
@@ -198,89 +208,97 @@ class _Languages:
         return LanguageDecision(self._possible, bool(self._options.languages))
 
 
-def _parts(
-    decoded: Iterable[Channels | Failed], whole: float, longest: float, *, skips_silent: bool
-) -> Iterator[_Part | Failed]:
-    """Yield the parts of each channel.
-
-    A silent channel, if those are skipped, and a cut one without speech have one empty part.
-    """
-    for channels in decoded:
-        if isinstance(channels, Failed):
-            yield channels
+def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
+    """Yield the parts of each channel."""
+    for file in decoded:
+        if isinstance(file, Failed):
+            yield file
             continue
-        with channels:
-            recordings = list(channels)
-            for number, recording in enumerate(recordings):
-                ends_file = recording is recordings[-1]
-                if skips_silent and channels.is_silent(number):
-                    yield _part(recording, Segment(0, 0), is_last=True, ends_file=ends_file)
-                elif recording.seconds <= whole:
-                    yield _part(recording, Segment(0, len(recording)), is_last=True, ends_file=ends_file)
-                else:
-                    yield from _parts_of_long(recording, longest, ends_file=ends_file)
+        with file.channels as channels:
+            for recording, utterances in zip(channels, file.utterances, strict=True):
+                for cut in utterances:
+                    is_last = cut is utterances[-1]
+                    yield _part(
+                        recording, cut, is_last=is_last, ends_file=is_last and utterances is file.utterances[-1]
+                    )
 
 
-def _parts_of_long(recording: Recording, longest: float, *, ends_file: bool) -> Iterator[_Part]:
-    from audio.segment.cuts import cuts
-    from audio.segment.voice_activity import SpeechDetector
-
-    last = Segment(0, 0)
-    for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
-        for cut in block.utterances:
-            if last.stop:
-                yield _part(recording, last)
-            last = cut
-    yield _part(recording, last, is_last=True, ends_file=ends_file)
-
-
-def _part(recording: Recording, cut: Segment, *, is_last: bool = False, ends_file: bool = False) -> _Part:
+def _part(recording: Recording, cut: Segment, *, is_last: bool, ends_file: bool) -> _Part:
     rate, samples = recording.rate, recording.read(cut.start, cut.stop)
     file_seconds = recording.seconds if is_last else None
     return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds, ends_file)
 
 
-def _decoded(locations: Iterable[str], rate: int, options: Options, *, by_channel: bool) -> Iterator[Channels | Failed]:
-    """Yield decoded files in order, while threads decode the next few."""
+def _decoded(
+    model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
+) -> Iterator[_Decoded | Failed]:
+    """Yield decoded files in order, while threads decode and cut the next few."""
     from audio.pool import DecodePool
 
-    pending: deque[Future[Channels | Failed]] = deque()
-    threads, decoders = ThreadPoolExecutor(options.threads), DecodePool()
+    pending: deque[Future[_Decoded | Failed]] = deque()
+    threads, decoders, ended = ThreadPoolExecutor(options.threads), DecodePool(), threading.Event()
+    decode = partial(_decode, model, decoders, options, ended, by_channel=by_channel)
     try:
         for location in locations:
-            pending.append(threads.submit(_decode, decoders, location, rate, options, by_channel=by_channel))
+            pending.append(threads.submit(decode, location))
             if len(pending) > 2 * options.threads:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
+        ended.set()
         threads.shutdown(wait=False, cancel_futures=True)
         decoders.close()
         threads.shutdown()
         for future in pending:
             # A file whose decoder was closed may have raised an error.
             if not (future.cancelled() or future.exception() or isinstance(left_over := future.result(), Failed)):
-                left_over.close()
+                left_over.channels.close()
 
 
-def _decode(decoders: DecodePool, location: str, rate: int, options: Options, *, by_channel: bool) -> Channels | Failed:
+def _decode(
+    model: Model, decoders: DecodePool, options: Options, ended: threading.Event, location: str, *, by_channel: bool
+) -> _Decoded | Failed:
     from audio.channels import Channels
     from audio.pool import NoChildError
     from audio.recording import StorageFullError
 
     with ExitStack() as unless_decoded:
-        channels = unless_decoded.enter_context(Channels(rate, options.whole_seconds))
+        channels = unless_decoded.enter_context(Channels(model.sample_rate, options.whole_seconds))
         try:
             with fetched(location) as file:
-                decoders.decode_into(channels.append, file, rate=rate, limits=options.limits, by_channel=by_channel)
+                decoders.decode_into(
+                    channels.append, file, rate=model.sample_rate, limits=options.limits, by_channel=by_channel
+                )
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:
             return Failed(error.strerror or str(error))
         except NoChildError as error:
             raise JobError(str(error)) from error
+        utterances = []
+        for number, recording in enumerate(channels):
+            if by_channel and channels.is_silent(number):
+                utterances.append([_NO_SPEECH])
+            elif recording.seconds <= options.whole_seconds:
+                utterances.append([Segment(0, len(recording))])
+            else:
+                utterances.append(_cut(recording, options.piece_seconds(model), ended))
         unless_decoded.pop_all()
-    return channels
+    return _Decoded(channels, utterances)
+
+
+def _cut(recording: Recording, longest: float, ended: threading.Event) -> list[Segment]:
+    """Return the utterances of a long recording; only the first ones if the job has ended, which waits for this."""
+    from audio.segment.cuts import cuts
+    from audio.segment.voice_activity import SpeechDetector
+
+    found: list[Segment] = []
+    for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
+        found += block.utterances
+        if ended.is_set():
+            break
+    return found or [_NO_SPEECH]
 
 
 def _chunks(parts: Iterable[_Part | Failed], samples: float) -> Iterator[list[_Part | Failed]]:

@@ -1,8 +1,10 @@
 """Many files are transcribed in order, a few batches at a time."""
 
+import itertools
 import os
 import shutil
 import sys
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
+from audio.segment.cuts import CutBlock, cuts
 from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Transcript
@@ -153,3 +156,38 @@ def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path,
     assert cut.transcript.text == " ".join(["x"] * len(starts))
     assert [word.token_span for word in cut.transcript.words] == [(n, n + 1) for n in range(len(starts))]
     assert cut.transcript.frames == [round(start / 0.1) + 1 for start in starts]
+
+
+def test_files_are_cut_while_the_model_computes(golden, monkeypatch):
+    cut = threading.Semaphore(0)
+
+    def noted(*args):
+        yield from cuts(*args)
+        cut.release()
+
+    class PatientModel(LengthModel):
+        def transcribe(self, pcm, **options):
+            assert all(cut.acquire(timeout=60) for _ in range(3))  # those of the later batches too
+            cut.release(3)
+            return super().transcribe(pcm, **options)
+
+    monkeypatch.setattr("audio.segment.cuts.cuts", noted)
+    options = Options(batch_seconds=0.1, utterance_seconds=4)
+
+    outcomes = list(transcribe_files(PatientModel(), 3 * [str(golden / "clips" / "rms-6s.wav")], options))
+
+    assert len({outcome.transcript.text for outcome in outcomes}) == 1
+
+
+def test_files_that_are_no_longer_wanted_are_not_cut_to_the_end(tmp_path, monkeypatch):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    (tmp_path / "long").write_bytes(encoded(np.zeros(40_000), 8000))
+    monkeypatch.setattr("audio.segment.cuts.cuts", lambda *_: itertools.repeat(CutBlock([], np.empty(0, np.float32))))
+
+    outcomes = transcribe_files(
+        LengthModel(),
+        [str(tmp_path / name) for name in ("short", "long")],
+        Options(batch_seconds=0.1, utterance_seconds=4),
+    )
+    next(outcomes)
+    outcomes.close()
