@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from audio.channels import Channels
-    from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.samples import Samples
     from models import LanguageIdentifier, Model, Transcript
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding.
 _BATCHES_AT_A_TIME = 4
 _NO_SPEECH = Segment(0, 0)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
 
     Args:
         model: the model.
-        locations: paths or URLs of the files. At most a few batches of them, or of their parts, are held in memory.
+        locations: paths or URLs of the files, iterated in a thread. Of them, or of their parts, a few batches are held
+            in memory, and as many more, which are gathered meanwhile.
         options: how the files are transcribed.
 
     Raises:
@@ -148,9 +150,14 @@ def _outcomes(
     parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file
     languages = _Languages.of_model(model, options)
-    parts = _parts(_decoded(model, locations, options, by_channel=by_channel))
-    with ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed:
-        for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
+    with (
+        ThreadPoolExecutor(1) as thread,
+        _Decoders(options.threads) as decoders,
+        ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed,
+    ):
+        parts = _parts(_decoded(model, locations, options, decoders, by_channel=by_channel))
+        chunks = _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate)
+        for chunk in _ahead(chunks, thread):
             parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
             spoken: Sequence[str | None] = [options.prompt.language] * len(parts_of_chunk)
             wholes: Iterable[Spoken | None] = repeat(None)
@@ -171,6 +178,14 @@ def _outcomes(
                 if part.ends_file:
                     yield channels
                     channels = []
+
+
+def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
+    """Yield items, while a thread gathers the next one."""
+    following = thread.submit(next, items, None)
+    while (item := following.result()) is not None:
+        following = thread.submit(next, items, None)
+        yield item
 
 
 class _Languages:
@@ -229,27 +244,50 @@ def _part(recording: Recording, cut: Segment, *, is_last: bool, ends_file: bool)
     return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds, ends_file)
 
 
+class _Decoders:
+    """Threads and processes that decode and cut files. They are stopped where a ``with`` statement ends.
+
+    Attributes:
+        threads: the threads.
+        pool: the processes.
+        stopped: set when no more is wanted.
+    """
+
+    def __init__(self, threads: int) -> None:
+        from audio.pool import DecodePool
+
+        self.threads, self.pool, self.stopped = ThreadPoolExecutor(threads), DecodePool(), threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End what is under way, and wait for the threads."""
+        if not self.stopped.is_set():
+            self.stopped.set()
+            self.threads.shutdown(wait=False, cancel_futures=True)
+            self.pool.close()
+        self.threads.shutdown()
+
+
 def _decoded(
-    model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
+    model: Model, locations: Iterable[str], options: Options, decoders: _Decoders, *, by_channel: bool
 ) -> Iterator[_Decoded | Failed]:
     """Yield decoded files in order, while threads decode and cut the next few."""
-    from audio.pool import DecodePool
-
     pending: deque[Future[_Decoded | Failed]] = deque()
-    threads, decoders, ended = ThreadPoolExecutor(options.threads), DecodePool(), threading.Event()
-    decode = partial(_decode, model, decoders, options, ended, by_channel=by_channel)
+    decode = partial(_decode, model, decoders, options, by_channel=by_channel)
     try:
         for location in locations:
-            pending.append(threads.submit(decode, location))
+            pending.append(decoders.threads.submit(decode, location))
             if len(pending) > 2 * options.threads:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
-        ended.set()
-        threads.shutdown(wait=False, cancel_futures=True)
-        decoders.close()
-        threads.shutdown()
+        decoders.stop()
         for future in pending:
             # A file whose decoder was closed may have raised an error.
             if not (future.cancelled() or future.exception() or isinstance(left_over := future.result(), Failed)):
@@ -257,7 +295,7 @@ def _decoded(
 
 
 def _decode(
-    model: Model, decoders: DecodePool, options: Options, ended: threading.Event, location: str, *, by_channel: bool
+    model: Model, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
 ) -> _Decoded | Failed:
     from audio.channels import Channels
     from audio.pool import NoChildError
@@ -267,7 +305,7 @@ def _decode(
         channels = unless_decoded.enter_context(Channels(model.sample_rate, options.whole_seconds))
         try:
             with fetched(location) as file:
-                decoders.decode_into(
+                decoders.pool.decode_into(
                     channels.append, file, rate=model.sample_rate, limits=options.limits, by_channel=by_channel
                 )
         except (AudioError, StorageFullError) as error:
@@ -283,20 +321,20 @@ def _decode(
             elif recording.seconds <= options.whole_seconds:
                 utterances.append([Segment(0, len(recording))])
             else:
-                utterances.append(_cut(recording, options.piece_seconds(model), ended))
+                utterances.append(_cut(recording, options.piece_seconds(model), decoders.stopped))
         unless_decoded.pop_all()
     return _Decoded(channels, utterances)
 
 
-def _cut(recording: Recording, longest: float, ended: threading.Event) -> list[Segment]:
-    """Return the utterances of a long recording; only the first ones if the job has ended, which waits for this."""
+def _cut(recording: Recording, longest: float, stopped: threading.Event) -> list[Segment]:
+    """Return the utterances of a long recording; only the first ones once it is stopped."""
     from audio.segment.cuts import cuts
     from audio.segment.voice_activity import SpeechDetector
 
     found: list[Segment] = []
     for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
         found += block.utterances
-        if ended.is_set():
+        if stopped.is_set():
             break
     return found or [_NO_SPEECH]
 

@@ -179,6 +179,27 @@ def test_files_are_cut_while_the_model_computes(golden, monkeypatch):
     assert len({outcome.transcript.text for outcome in outcomes}) == 1
 
 
+def test_the_next_files_are_gathered_while_the_model_computes(tmp_path):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    gathered = threading.Event()
+
+    def paths():
+        for number in range(6):
+            if number == 3:  # three are decoded ahead of the first
+                gathered.set()
+            yield str(tmp_path / "short")
+
+    class PatientModel(LengthModel):
+        def transcribe(self, pcm, **options):
+            assert gathered.wait(60)
+            return super().transcribe(pcm, **options)
+
+    model = PatientModel()
+    outcomes = list(transcribe_files(model, paths(), Options(batch_seconds=0.1, threads=1)))
+
+    assert len(outcomes) == len(model.given) == 6
+
+
 def test_files_that_are_no_longer_wanted_are_not_cut_to_the_end(tmp_path, monkeypatch):
     (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
     (tmp_path / "long").write_bytes(encoded(np.zeros(40_000), 8000))
@@ -186,7 +207,7 @@ def test_files_that_are_no_longer_wanted_are_not_cut_to_the_end(tmp_path, monkey
 
     outcomes = transcribe_files(
         LengthModel(),
-        [str(tmp_path / name) for name in ("short", "long")],
+        [str(tmp_path / name) for name in ("short", "short", "long")],
         Options(batch_seconds=0.1, utterance_seconds=4),
     )
     next(outcomes)
