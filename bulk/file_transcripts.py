@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from models import LanguageIdentifier, Model, Transcript
     from models.spoken_language import Spoken
 
-# The model sorts its input by length, so giving it a few batches at a time leaves little padding.
-_BATCHES_AT_A_TIME = 4
+# As large as the service's on a GPU, which large ones keep busy.
+CPU_BATCH_SECONDS = 240.0
+GPU_BATCH_SECONDS = 1920.0
+# The model sorts its input by length, so giving it a few batches at a time leaves little padding. Of a GPU's, which are
+# large, fewer do, so an actor on a cluster, which holds two hours, gathers while it computes.
+_CPU_BATCHES_AT_A_TIME = 4
+_GPU_BATCHES_AT_A_TIME = 2
 _NO_SPEECH = Segment(0, 0)
 
 T = TypeVar("T")
@@ -45,7 +50,8 @@ class Options:
         prompt: the prompt. If it names no language, and the model has a language identifier, that one decides: once for
             each channel, and for parts in which another language is certain.
         languages: the languages that may be spoken, for that decision; empty means all of the model.
-        batch_seconds: seconds of audio and padding that are computed at the same time.
+        batch_seconds: seconds of audio and padding that are computed at the same time, until a batch does not fit; None
+            suits the device.
         limits: limits on the audio that is accepted.
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
             and longer ones into utterances of the length that suits the model.
@@ -55,7 +61,7 @@ class Options:
     decoder: str | None = None
     prompt: Prompt = field(default_factory=Prompt)
     languages: Sequence[str] = ()
-    batch_seconds: float = 240.0
+    batch_seconds: float | None = None
     limits: AudioLimits = field(default_factory=AudioLimits)
     utterance_seconds: float | None = None
     threads: int = 4
@@ -149,14 +155,17 @@ def _outcomes(
     joiner = Joiner()  # of the current channel, like its parts so far
     parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file
+    is_on_cpu = model.device.type == "cpu"
+    batch_seconds = options.batch_seconds or (CPU_BATCH_SECONDS if is_on_cpu else GPU_BATCH_SECONDS)
     languages = _Languages.of_model(model, options)
+    at_a_time = (_CPU_BATCHES_AT_A_TIME if is_on_cpu else _GPU_BATCHES_AT_A_TIME) * batch_seconds
     with (
         ThreadPoolExecutor(1) as thread,
         _Decoders(options.threads) as decoders,
-        ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed,
+        ParallelTranscriber(model, options.decoder, options.prompt, batch_seconds) as transcribed,
     ):
         parts = _parts(_decoded(model, locations, options, decoders, by_channel=by_channel))
-        chunks = _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate)
+        chunks = _chunks(parts, at_a_time * model.sample_rate)
         for chunk in _ahead(chunks, thread):
             parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
             spoken: Sequence[str | None] = [options.prompt.language] * len(parts_of_chunk)
@@ -208,7 +217,8 @@ class _Languages:
 
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
         """Return the language of each part, and that of its channel so far; None where there was no audio."""
-        found = self._identifier.identify([part.samples for part in parts], self._options.batch_seconds, self._rate)
+        batch_seconds = self._options.batch_seconds or CPU_BATCH_SECONDS  # on a GPU too: it hears 30 s of each
+        found = self._identifier.identify([part.samples for part in parts], batch_seconds, self._rate)
         languages: list[str | None] = []
         wholes: list[Spoken | None] = []
         for part, probabilities in zip(parts, found, strict=True):

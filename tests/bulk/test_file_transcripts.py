@@ -62,6 +62,21 @@ def test_files_come_back_in_order_and_never_too_many_at_once(tmp_path_factory, l
     assert all(seconds < 4 * batch_seconds + 3 for seconds in model.given)
 
 
+@pytest.mark.parametrize(("device", "seconds"), [("cpu", 240), ("meta", 1920)])
+def test_a_batch_suits_the_device(tmp_path, device, seconds):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    given = []
+
+    class NotingModel(LengthModel):
+        def transcribe(self, pcm, *, batch_seconds, **options):
+            given.append(batch_seconds)
+            return super().transcribe(pcm, batch_seconds=batch_seconds, **options)
+
+    list(transcribe_files(NotingModel(device=torch.device(device)), [str(tmp_path / "short")], Options()))
+
+    assert given == [seconds]
+
+
 def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
     taken = []
 
