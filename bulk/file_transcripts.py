@@ -1,13 +1,15 @@
-"""Transcribe many files, short or hours long: threads decode ahead of the model, in batches and in bounded memory."""
+"""Transcribe many files, short or hours long: threads decode and cut ahead of the model, in bounded memory."""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
@@ -22,14 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from audio.channels import Channels
-    from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.samples import Samples
     from models import LanguageIdentifier, Model, Transcript
     from models.spoken_language import Spoken
 
-# The model sorts its input by length, so giving it a few batches at a time leaves little padding.
-_BATCHES_AT_A_TIME = 4
+# As large as the service's on a GPU, which large ones keep busy.
+CPU_BATCH_SECONDS = 240.0
+GPU_BATCH_SECONDS = 1920.0
+# The model sorts its input by length, so giving it a few batches at a time leaves little padding. Of a GPU's, which are
+# large, fewer do, so an actor on a cluster, which holds two hours, gathers while it computes.
+_CPU_BATCHES_AT_A_TIME = 4
+_GPU_BATCHES_AT_A_TIME = 2
+_NO_SPEECH = Segment(0, 0)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +50,18 @@ class Options:
         prompt: the prompt. If it names no language, and the model has a language identifier, that one decides: once for
             each channel, and for parts in which another language is certain.
         languages: the languages that may be spoken, for that decision; empty means all of the model.
-        batch_seconds: seconds of audio and padding that are computed at the same time.
+        batch_seconds: seconds of audio and padding that are computed at the same time, until a batch does not fit; None
+            suits the device.
         limits: limits on the audio that is accepted.
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
             and longer ones into utterances of the length that suits the model.
-        threads: threads that decode, each one file at a time.
+        threads: threads that decode and cut, each one file at a time.
     """
 
     decoder: str | None = None
     prompt: Prompt = field(default_factory=Prompt)
     languages: Sequence[str] = ()
-    batch_seconds: float = 240.0
+    batch_seconds: float | None = None
     limits: AudioLimits = field(default_factory=AudioLimits)
     utterance_seconds: float | None = None
     threads: int = 4
@@ -100,7 +110,15 @@ class _Part:
     shared: float
     samples: Samples
     file_seconds: float | None
-    ends_file: bool = False
+    ends_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """A decoded file: its channels, and the utterances of each, which has at least one; without speech it is empty."""
+
+    channels: Channels
+    utterances: Sequence[Sequence[Segment]]
 
 
 def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
@@ -108,7 +126,8 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
 
     Args:
         model: the model.
-        locations: paths or URLs of the files. At most a few batches of them, or of their parts, are held in memory.
+        locations: paths or URLs of the files, iterated in a thread. Of them, or of their parts, a few batches are held
+            in memory, and as many more, which are gathered meanwhile.
         options: how the files are transcribed.
 
     Raises:
@@ -136,11 +155,18 @@ def _outcomes(
     joiner = Joiner()  # of the current channel, like its parts so far
     parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file
+    is_on_cpu = model.device.type == "cpu"
+    batch_seconds = options.batch_seconds or (CPU_BATCH_SECONDS if is_on_cpu else GPU_BATCH_SECONDS)
     languages = _Languages.of_model(model, options)
-    decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
-    parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
-    with ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed:
-        for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
+    at_a_time = (_CPU_BATCHES_AT_A_TIME if is_on_cpu else _GPU_BATCHES_AT_A_TIME) * batch_seconds
+    with (
+        ThreadPoolExecutor(1) as thread,
+        _Decoders(options.threads) as decoders,
+        ParallelTranscriber(model, options.decoder, options.prompt, batch_seconds) as transcribed,
+    ):
+        parts = _parts(_decoded(model, locations, options, decoders, by_channel=by_channel))
+        chunks = _chunks(parts, at_a_time * model.sample_rate)
+        for chunk in _ahead(chunks, thread):
             parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
             spoken: Sequence[str | None] = [options.prompt.language] * len(parts_of_chunk)
             wholes: Iterable[Spoken | None] = repeat(None)
@@ -163,6 +189,14 @@ def _outcomes(
                     channels = []
 
 
+def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
+    """Yield items, while a thread gathers the next one."""
+    following = thread.submit(next, items, None)
+    while (item := following.result()) is not None:
+        following = thread.submit(next, items, None)
+        yield item
+
+
 class _Languages:
     """Decides on the languages of parts, channel by channel."""
 
@@ -183,7 +217,8 @@ class _Languages:
 
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
         """Return the language of each part, and that of its channel so far; None where there was no audio."""
-        found = self._identifier.identify([part.samples for part in parts], self._options.batch_seconds, self._rate)
+        batch_seconds = self._options.batch_seconds or CPU_BATCH_SECONDS  # on a GPU too: it hears 30 s of each
+        found = self._identifier.identify([part.samples for part in parts], batch_seconds, self._rate)
         languages: list[str | None] = []
         wholes: list[Spoken | None] = []
         for part, probabilities in zip(parts, found, strict=True):
@@ -198,89 +233,120 @@ class _Languages:
         return LanguageDecision(self._possible, bool(self._options.languages))
 
 
-def _parts(
-    decoded: Iterable[Channels | Failed], whole: float, longest: float, *, skips_silent: bool
-) -> Iterator[_Part | Failed]:
-    """Yield the parts of each channel.
-
-    A silent channel, if those are skipped, and a cut one without speech have one empty part.
-    """
-    for channels in decoded:
-        if isinstance(channels, Failed):
-            yield channels
+def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
+    """Yield the parts of each channel."""
+    for file in decoded:
+        if isinstance(file, Failed):
+            yield file
             continue
-        with channels:
-            recordings = list(channels)
-            for number, recording in enumerate(recordings):
-                ends_file = recording is recordings[-1]
-                if skips_silent and channels.is_silent(number):
-                    yield _part(recording, Segment(0, 0), is_last=True, ends_file=ends_file)
-                elif recording.seconds <= whole:
-                    yield _part(recording, Segment(0, len(recording)), is_last=True, ends_file=ends_file)
-                else:
-                    yield from _parts_of_long(recording, longest, ends_file=ends_file)
+        with file.channels as channels:
+            for recording, utterances in zip(channels, file.utterances, strict=True):
+                for cut in utterances:
+                    is_last = cut is utterances[-1]
+                    yield _part(
+                        recording, cut, is_last=is_last, ends_file=is_last and utterances is file.utterances[-1]
+                    )
 
 
-def _parts_of_long(recording: Recording, longest: float, *, ends_file: bool) -> Iterator[_Part]:
-    from audio.segment.cuts import cuts
-    from audio.segment.voice_activity import SpeechDetector
-
-    last = Segment(0, 0)
-    for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
-        for cut in block.utterances:
-            if last.stop:
-                yield _part(recording, last)
-            last = cut
-    yield _part(recording, last, is_last=True, ends_file=ends_file)
-
-
-def _part(recording: Recording, cut: Segment, *, is_last: bool = False, ends_file: bool = False) -> _Part:
+def _part(recording: Recording, cut: Segment, *, is_last: bool, ends_file: bool) -> _Part:
     rate, samples = recording.rate, recording.read(cut.start, cut.stop)
     file_seconds = recording.seconds if is_last else None
     return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds, ends_file)
 
 
-def _decoded(locations: Iterable[str], rate: int, options: Options, *, by_channel: bool) -> Iterator[Channels | Failed]:
-    """Yield decoded files in order, while threads decode the next few."""
-    from audio.pool import DecodePool
+class _Decoders:
+    """Threads and processes that decode and cut files. They are stopped where a ``with`` statement ends.
 
-    pending: deque[Future[Channels | Failed]] = deque()
-    threads, decoders = ThreadPoolExecutor(options.threads), DecodePool()
+    Attributes:
+        threads: the threads.
+        pool: the processes.
+        stopped: set when no more is wanted.
+    """
+
+    def __init__(self, threads: int) -> None:
+        from audio.pool import DecodePool
+
+        self.threads, self.pool, self.stopped = ThreadPoolExecutor(threads), DecodePool(), threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End what is under way, and wait for the threads."""
+        if not self.stopped.is_set():
+            self.stopped.set()
+            self.threads.shutdown(wait=False, cancel_futures=True)
+            self.pool.close()
+        self.threads.shutdown()
+
+
+def _decoded(
+    model: Model, locations: Iterable[str], options: Options, decoders: _Decoders, *, by_channel: bool
+) -> Iterator[_Decoded | Failed]:
+    """Yield decoded files in order, while threads decode and cut the next few."""
+    pending: deque[Future[_Decoded | Failed]] = deque()
+    decode = partial(_decode, model, decoders, options, by_channel=by_channel)
     try:
         for location in locations:
-            pending.append(threads.submit(_decode, decoders, location, rate, options, by_channel=by_channel))
+            pending.append(decoders.threads.submit(decode, location))
             if len(pending) > 2 * options.threads:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        decoders.close()
-        threads.shutdown()
+        decoders.stop()
         for future in pending:
             # A file whose decoder was closed may have raised an error.
             if not (future.cancelled() or future.exception() or isinstance(left_over := future.result(), Failed)):
-                left_over.close()
+                left_over.channels.close()
 
 
-def _decode(decoders: DecodePool, location: str, rate: int, options: Options, *, by_channel: bool) -> Channels | Failed:
+def _decode(
+    model: Model, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
+) -> _Decoded | Failed:
     from audio.channels import Channels
     from audio.pool import NoChildError
     from audio.recording import StorageFullError
 
     with ExitStack() as unless_decoded:
-        channels = unless_decoded.enter_context(Channels(rate, options.whole_seconds))
+        channels = unless_decoded.enter_context(Channels(model.sample_rate, options.whole_seconds))
         try:
             with fetched(location) as file:
-                decoders.decode_into(channels.append, file, rate=rate, limits=options.limits, by_channel=by_channel)
+                decoders.pool.decode_into(
+                    channels.append, file, rate=model.sample_rate, limits=options.limits, by_channel=by_channel
+                )
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:
             return Failed(error.strerror or str(error))
         except NoChildError as error:
             raise JobError(str(error)) from error
+        utterances = []
+        for number, recording in enumerate(channels):
+            if by_channel and channels.is_silent(number):
+                utterances.append([_NO_SPEECH])
+            elif recording.seconds <= options.whole_seconds:
+                utterances.append([Segment(0, len(recording))])
+            else:
+                utterances.append(_cut(recording, options.piece_seconds(model), decoders.stopped))
         unless_decoded.pop_all()
-    return channels
+    return _Decoded(channels, utterances)
+
+
+def _cut(recording: Recording, longest: float, stopped: threading.Event) -> list[Segment]:
+    """Return the utterances of a long recording; only the first ones once it is stopped."""
+    from audio.segment.cuts import cuts
+    from audio.segment.voice_activity import SpeechDetector
+
+    found: list[Segment] = []
+    for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
+        found += block.utterances
+        if stopped.is_set():
+            break
+    return found or [_NO_SPEECH]
 
 
 def _chunks(parts: Iterable[_Part | Failed], samples: float) -> Iterator[list[_Part | Failed]]:

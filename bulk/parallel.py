@@ -25,8 +25,9 @@ _MOST_IMBALANCE = 1.1
 class ParallelTranscriber:
     """Transcribes with one model. On a CPU several threads do: in one matrix product, processors wait for each other.
 
-    What is computed at the same time has ``batch_seconds`` of audio and padding in all. On a GPU there is one thread,
-    the caller's. Use it in a ``with`` statement, which ends the threads: at once after an error or Ctrl-C.
+    What is computed at the same time has ``batch_seconds`` of audio and padding in all, and half of it after a batch
+    that did not fit the memory. On a GPU there is one thread, the caller's. Use it in a ``with`` statement, which ends
+    the threads: at once after an error or Ctrl-C.
     """
 
     def __init__(self, model: Model, decoder: str | None, prompt: Prompt, batch_seconds: float) -> None:
@@ -90,13 +91,25 @@ class ParallelTranscriber:
                 self._at_work.discard(threading.get_ident())
 
     def _transcribed(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
-        from models import Float16OverflowError
+        import torch
 
-        options = self._options | {"language": languages, "batch_seconds": self._batch_seconds / threads}
-        try:
-            return self._model.transcribe(pcm, **options)
-        except Float16OverflowError as error:
-            raise JobError(str(error)) from error
+        from models import Float16OverflowError
+        from models.memory import is_out_of_memory
+
+        longest = max(map(len, pcm), default=0) / self._model.sample_rate
+        while True:
+            batch_seconds = self._batch_seconds / threads
+            options = self._options | {"language": languages, "batch_seconds": batch_seconds}
+            try:
+                return self._model.transcribe(pcm, **options)
+            except Float16OverflowError as error:
+                raise JobError(str(error)) from error
+            except Exception as error:
+                if not is_out_of_memory(error) or batch_seconds <= longest:  # then the longest one alone does not fit
+                    raise
+            # Only here, where the error is gone, is what its frames held free.
+            torch.cuda.empty_cache()
+            self._batch_seconds = min(self._batch_seconds, threads * batch_seconds / 2)
 
 
 def balanced(lengths: Sequence[int], most: int) -> list[list[int]]:

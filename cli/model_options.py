@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
-from bulk.file_transcripts import Options
+from bulk.file_transcripts import CPU_BATCH_SECONDS, GPU_BATCH_SECONDS, Options
 from cli.errors import CommandError
 from cli.numbers import count, positive
 from models.prompt import Prompt
@@ -73,9 +73,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-seconds",
         type=positive,
-        default=240.0,
         metavar="N",
-        help="seconds of audio and padding that are computed at the same time (default: %(default)g)",
+        help="seconds of audio and padding that are computed at the same time; halved when they do not fit the memory "
+        f"(default: {CPU_BATCH_SECONDS:g} on a CPU, {GPU_BATCH_SECONDS:g} on a GPU)",
     )
     parser.add_argument(
         "--local-attention",

@@ -1,6 +1,6 @@
 """A padded batch of clips for the training loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,14 +30,14 @@ class BatchTargets:
     masses: Tensor
     hidden: Tensor
 
-    def to(self, device: torch.device) -> "BatchTargets":
-        """Return the targets on a device."""
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "BatchTargets":
+        """Return targets of changed tensors."""
         return BatchTargets(
-            is_known=self.is_known.to(device),
-            blank=self.blank.to(device),
-            labels=self.labels.to(device),
-            masses=self.masses.to(device),
-            hidden=self.hidden.to(device),
+            is_known=change(self.is_known),
+            blank=change(self.blank),
+            labels=change(self.labels),
+            masses=change(self.masses),
+            hidden=change(self.hidden),
         )
 
 
@@ -97,19 +97,25 @@ class Batch:
         return self.tokens, self.token_lengths
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
+        """Return the batch on a device, but lengths and stretches on the host, which would wait to read them.
+
+        If the batch is pinned, the host does not wait for the copies either.
+        """
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> "Batch":
+        """Return the batch in memory that a GPU copies from while the host goes on."""
+        return self._mapped(Tensor.pin_memory)
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return replace(
             self,
-            waveforms=self.waveforms.to(device),
-            lengths=self.lengths.to(device),
-            masked_frames=self.masked_frames.to(device),
-            masked_mels=self.masked_mels.to(device),
-            stretches=None if self.stretches is None else self.stretches.to(device),
-            tokens=self.tokens.to(device),
-            token_lengths=self.token_lengths.to(device),
-            sequences=self.sequences.to(device),
-            sequence_lengths=self.sequence_lengths.to(device),
-            targets=self.targets and self.targets.to(device),
+            waveforms=change(self.waveforms),
+            masked_frames=change(self.masked_frames),
+            masked_mels=change(self.masked_mels),
+            tokens=change(self.tokens),
+            sequences=change(self.sequences),
+            targets=self.targets and self.targets.mapped(change),
         )
 
 

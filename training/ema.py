@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class WeightAverage:
@@ -24,11 +25,15 @@ class WeightAverage:
         The first steps weigh more, so that the random initial weights fade soon.
         """
         decay = min(self._decay, (1 + step) / (10 + step))
+        averaged, current = [], []
         for name, value in network.state_dict().items():
             if value.is_floating_point():
-                self.state[name].lerp_(value, 1 - decay)
+                averaged.append(self.state[name])
+                current.append(value)
             else:
                 self.state[name].copy_(value)
+        # All at once: a GPU takes less time for a small tensor than the host to launch it.
+        get_ema_multi_avg_fn(decay)(averaged, current, None)  # type: ignore[no-untyped-call]  # torch has no types for it
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved average of the same network."""

@@ -12,9 +12,17 @@ from training.student import FRONT_END
 
 
 def load(
-    sampler: BucketSampler, examples: Examples, start: Position, student_stride: int, own: range | None = None
+    sampler: BucketSampler,
+    examples: Examples,
+    start: Position,
+    student_stride: int,
+    own: range | None = None,
+    *,
+    pins: bool = False,
 ) -> Generator[Batch, None, None]:
     """Yield batches without end, from the step at ``start``: the parts ``own`` of each step, or all.
+
+    With ``pins``, which needs a GPU, they are in pinned memory.
 
     A clip that cannot be used is left out, and listed in its batch. A batch without clips holds a second of silence
     instead, which has no loss, because all processes must take each step together.
@@ -36,7 +44,7 @@ def load(
             student_stride,
             FRONT_END.sample_rate,
         )
-        batch = replace(batch, skipped=tuple(skipped), part=plan.part)
+        batch = replace(batch.pinned() if pins else batch, skipped=tuple(skipped), part=plan.part)
         return batch if made else replace(batch, is_silence=True, audio_seconds=0.0)
 
     return ahead(one, sampler.batches(start, own))

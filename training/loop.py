@@ -44,7 +44,14 @@ def train(
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
-    batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
+    batches = load(
+        run.sampler,
+        run.examples,
+        run.position,
+        run.config.encoder.subsampling_factor,
+        run.own_parts,
+        pins=run.device.type == "cuda",
+    )
     network = run.network
     # Heads that learn from a teacher are unused where no clip has targets.
     some_unused = network.teacher_head is not None or network.hidden_head is not None

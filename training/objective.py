@@ -192,7 +192,7 @@ def transducer_objective(
         predictor: the predictor.
         joint: the joint.
         encoded: frames of the encoder, [batch, frames, width].
-        lengths: number of frames of each clip, [batch].
+        lengths: number of frames of each clip, [batch], on the host.
         batch: the batch.
         objective: options of the loss.
         counts: the numbers of labels that losses are divided by.
@@ -235,6 +235,7 @@ def attention_objective(
     if not objective.predict_prompts:
         prompt = batch.sequence_lengths - batch.token_lengths - 1
         predicted = predicted & ~valid_positions(prompt - 1, wanted.size(1))
+    predicted = predicted.to(wanted.device, non_blocking=True)
     outputs = logits.size(2)
     smoothing = objective.label_smoothing * outputs / (outputs - 1)
     loss = cross_entropy(

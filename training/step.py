@@ -184,8 +184,9 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
     """
     network, objective = run.network, run.recipe.objective
     counts = counts or label_counts(batch, objective)
+    known = network.encoder.shortened(run.front_end.frames(batch.lengths))  # frames of the encoder, on the host
     with torch.no_grad():
-        features, frames = run.front_end(batch.waveforms, batch.lengths)
+        features, frames = run.front_end(batch.waveforms, batch.lengths.to(run.device, non_blocking=True))
         if batch.stretches is not None:
             features = stretched(features, batch.stretches, run.config.features)
         masked = batch.masked_frames[:, None] | batch.masked_mels[:, :, None]
@@ -199,7 +200,7 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
                 network.predictor,
                 network.joint,
                 encoded,
-                frames,
+                known,
                 batch,
                 objective,
                 counts,

@@ -22,7 +22,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
 
     Args:
         features: log-mel features, [batch, mels, frames].
-        factors: factors, [batch]; above 1 makes a voice higher.
+        factors: factors, [batch], on the host; above 1 makes a voice higher.
         config: the front end, for the frequencies of bands.
 
     Returns:
@@ -31,7 +31,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]
     bands = np.array([_bands_heard(centers, factor, config.high_hz) for factor in factors.tolist()])
-    result = torch.from_numpy(bands).to(features).clamp(0, config.mels - 1)
+    result = torch.from_numpy(bands).to(features, non_blocking=True).clamp(0, config.mels - 1)
     below = result.floor().long().clamp(max=config.mels - 2)
     share = (result - below)[:, :, None]
     lower, upper = (features.gather(1, (below + one)[:, :, None].expand_as(features)) for one in (0, 1))

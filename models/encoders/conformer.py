@@ -56,7 +56,7 @@ class ConformerEncoder(nn.Module):
             known = lengths
         total = None
         if known is not None and not torch.is_grad_enabled():
-            total = int(self.subsampling.shortened(known).sum())
+            total = int(self.shortened(known).sum())
         frames, lengths = self.subsampling(features, lengths)
         if self.config.scale_input:
             frames = frames * math.sqrt(self.config.width)
@@ -68,6 +68,11 @@ class ConformerEncoder(nn.Module):
         for layer in self.layers:
             frames = layer(frames, positions, padding)
         return padding.with_it(frames).masked_fill(~padding.valid[:, :, None], 0.0), lengths
+
+    def shortened(self, lengths: Tensor) -> Tensor:
+        """Return the frames of rows of ``lengths`` features, int64 [batch]."""
+        shortened: Tensor = self.subsampling.shortened(lengths)
+        return shortened
 
     def _positions(self, frames: Tensor) -> Tensor:
         """Return the sinusoids of all frames, or of all distances within attention's reach, in the frames' dtype."""

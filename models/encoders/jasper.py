@@ -70,9 +70,12 @@ class JasperEncoder(nn.Module):
         for block, config in zip(self.blocks, self.config.blocks, strict=True):
             frames, valid = block(inputs, valid)
             inputs = _kept(config, inputs, frames)
+        return inputs[-1].masked_fill(~valid[:, None], 0.0).transpose(1, 2), self.shortened(lengths)
+
+    def shortened(self, lengths: Tensor) -> Tensor:
+        """Return the frames of rows of ``lengths`` features, [batch]."""
         factor = self.config.subsampling_factor
-        encoded = inputs[-1].masked_fill(~valid[:, None], 0.0).transpose(1, 2)
-        return encoded, (lengths + factor - 1) // factor
+        return (lengths + factor - 1) // factor
 
 
 def _kept(block: BlockConfig, inputs: Sequence[T], output: T) -> list[T]:

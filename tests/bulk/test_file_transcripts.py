@@ -1,8 +1,10 @@
 """Many files are transcribed in order, a few batches at a time."""
 
+import itertools
 import os
 import shutil
 import sys
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
+from audio.segment.cuts import CutBlock, cuts
 from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Transcript
@@ -57,6 +60,21 @@ def test_files_come_back_in_order_and_never_too_many_at_once(tmp_path_factory, l
         else:
             assert outcome == Transcribed(length / 8000, Transcript(str(length), [], [], []))
     assert all(seconds < 4 * batch_seconds + 3 for seconds in model.given)
+
+
+@pytest.mark.parametrize(("device", "seconds"), [("cpu", 240), ("meta", 1920)])
+def test_a_batch_suits_the_device(tmp_path, device, seconds):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    given = []
+
+    class NotingModel(LengthModel):
+        def transcribe(self, pcm, *, batch_seconds, **options):
+            given.append(batch_seconds)
+            return super().transcribe(pcm, batch_seconds=batch_seconds, **options)
+
+    list(transcribe_files(NotingModel(device=torch.device(device)), [str(tmp_path / "short")], Options()))
+
+    assert given == [seconds]
 
 
 def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
@@ -153,3 +171,59 @@ def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path,
     assert cut.transcript.text == " ".join(["x"] * len(starts))
     assert [word.token_span for word in cut.transcript.words] == [(n, n + 1) for n in range(len(starts))]
     assert cut.transcript.frames == [round(start / 0.1) + 1 for start in starts]
+
+
+def test_files_are_cut_while_the_model_computes(golden, monkeypatch):
+    cut = threading.Semaphore(0)
+
+    def noted(*args):
+        yield from cuts(*args)
+        cut.release()
+
+    class PatientModel(LengthModel):
+        def transcribe(self, pcm, **options):
+            assert all(cut.acquire(timeout=60) for _ in range(3))  # those of the later batches too
+            cut.release(3)
+            return super().transcribe(pcm, **options)
+
+    monkeypatch.setattr("audio.segment.cuts.cuts", noted)
+    options = Options(batch_seconds=0.1, utterance_seconds=4)
+
+    outcomes = list(transcribe_files(PatientModel(), 3 * [str(golden / "clips" / "rms-6s.wav")], options))
+
+    assert len({outcome.transcript.text for outcome in outcomes}) == 1
+
+
+def test_the_next_files_are_gathered_while_the_model_computes(tmp_path):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    gathered = threading.Event()
+
+    def paths():
+        for number in range(6):
+            if number == 3:  # three are decoded ahead of the first
+                gathered.set()
+            yield str(tmp_path / "short")
+
+    class PatientModel(LengthModel):
+        def transcribe(self, pcm, **options):
+            assert gathered.wait(60)
+            return super().transcribe(pcm, **options)
+
+    model = PatientModel()
+    outcomes = list(transcribe_files(model, paths(), Options(batch_seconds=0.1, threads=1)))
+
+    assert len(outcomes) == len(model.given) == 6
+
+
+def test_files_that_are_no_longer_wanted_are_not_cut_to_the_end(tmp_path, monkeypatch):
+    (tmp_path / "short").write_bytes(encoded(np.zeros(8000), 8000))
+    (tmp_path / "long").write_bytes(encoded(np.zeros(40_000), 8000))
+    monkeypatch.setattr("audio.segment.cuts.cuts", lambda *_: itertools.repeat(CutBlock([], np.empty(0, np.float32))))
+
+    outcomes = transcribe_files(
+        LengthModel(),
+        [str(tmp_path / name) for name in ("short", "short", "long")],
+        Options(batch_seconds=0.1, utterance_seconds=4),
+    )
+    next(outcomes)
+    outcomes.close()

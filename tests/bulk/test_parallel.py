@@ -33,6 +33,8 @@ def test_many_utterances_of_like_length_have_as_many_shares_as_there_may_be():
 class NotingModel:
     """Notes the threads that it is called from, and what it is given."""
 
+    sample_rate = 1000
+
     def __init__(self, device="cpu", error=None):
         self.device, self.error = torch.device(device), error
         self.calls = []
@@ -80,6 +82,31 @@ def test_one_utterance_and_a_gpu_have_the_thread_of_the_caller(device, lengths):
     transcribed(model, [np.zeros(length, np.float32) for length in lengths], ["en"] * len(lengths))
 
     assert model.calls == [(threading.current_thread(), 4, 240)]
+
+
+class SmallModel(NotingModel):
+    """Has memory for batches of up to 60 s."""
+
+    def transcribe(self, pcm, *, batch_seconds, **options):
+        lengths = [len(samples) / self.sample_rate for samples in pcm]
+        if max(min(batch_seconds, sum(lengths)), *lengths) > 60:
+            raise torch.OutOfMemoryError
+        return super().transcribe(pcm, batch_seconds=batch_seconds, **options)
+
+
+def test_batches_that_do_not_fit_the_memory_are_halved_and_so_are_those_after_them():
+    model = SmallModel("meta")
+    clips = [np.zeros(20_000, np.float32)] * 20
+
+    with ParallelTranscriber(model, None, Prompt(), batch_seconds=240) as transcribe:
+        assert len(transcribe(clips, ["en"] * 20)) == len(transcribe(clips, ["en"] * 20)) == 20
+
+    assert [seconds for *_, seconds in model.calls] == [60, 60]
+
+
+def test_an_utterance_that_does_not_fit_the_memory_alone_is_an_error():
+    with pytest.raises(torch.OutOfMemoryError):
+        transcribed(SmallModel("meta"), [np.zeros(61_000, np.float32)], ["en"])
 
 
 @pytest.mark.usefixtures("four_threads")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from service.engine import supervisor
 from service.engine.devices import engine_devices
 from service.settings import Settings
 
@@ -34,6 +35,13 @@ def test_there_is_time_to_drain():
     before = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
 
     assert POD["terminationGracePeriodSeconds"] > before + Settings.model_fields["drain_seconds"].default
+
+
+def test_a_pod_has_longer_to_start_than_an_engine_has_to_load_a_model():
+    (container,) = POD["containers"]
+    probe = container["startupProbe"]
+
+    assert probe["periodSeconds"] * probe["failureThreshold"] > supervisor._LOAD_SECONDS
 
 
 def test_temporary_files_have_the_room_that_the_service_takes():

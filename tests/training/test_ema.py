@@ -3,8 +3,21 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from training.ema import WeightAverage
+
+
+class Launched(TorchDispatchMode):
+    """The operations that are called while it is entered."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def test_it_is_the_exponential_moving_average_with_a_short_memory_at_first():
@@ -33,6 +46,16 @@ def test_counters_are_copied_and_statistics_averaged():
 
     assert average.state["num_batches_tracked"].item() == 7
     assert average.state["running_mean"].item() == pytest.approx(0.9)
+
+
+def test_all_weights_are_averaged_at_once():
+    network = nn.Sequential(*(nn.Linear(2, 2) for _ in range(3)))
+    average = WeightAverage(network, decay=0.9)
+
+    with Launched() as launched:
+        average.update(network, step=0)
+
+    assert sum("lerp" in name for name in launched.names) == 1
 
 
 def test_a_restored_average_goes_on_from_a_copy():
