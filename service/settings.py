@@ -535,6 +535,8 @@ class Settings(BaseSettings):
             max_stored_bytes=self.max_stored_bytes,
             max_queued_audio_seconds=self.max_queued_audio_seconds,
             max_wait_seconds=self.max_wait_seconds,
+            timeout_seconds=self.request_timeout_seconds,
+            takes_jobs=self.jobs_folder is not None,
         )
 
     @property

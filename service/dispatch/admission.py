@@ -6,16 +6,18 @@ look at the same backlog: the audio that was accepted and has no transcript yet.
 
 import asyncio
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.dispatch.backlog import Backlog, BacklogEntry
+from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
 _ROUNDING = 1e-3  # seconds that sums may be wrong by
+_MARGIN = 1.1  # for clips that come later, and for errors of the measured RTFx
 _RETRY_AFTER = (1, 60)  # older clients ignore longer waits, and a shorter wait would have all hammer the service
 
 
@@ -28,12 +30,16 @@ class AdmissionLimits:
         max_stored_bytes: bytes of uploads that are being received or decoded.
         max_queued_audio_seconds: decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
         max_wait_seconds: the predicted wait of a new recording.
+        timeout_seconds: how long a recording may take in addition to its own length; a job may take any time.
+        takes_jobs: whether clients may send jobs instead.
     """
 
     max_requests: int
     max_stored_bytes: int
     max_queued_audio_seconds: float
     max_wait_seconds: float
+    timeout_seconds: float
+    takes_jobs: bool = False
 
 
 class RequestCounts:
@@ -216,8 +222,8 @@ class Gate:
         """Return the error for a request whose model is still loading."""
         return ModelNotReadyError("The model is still loading.", _retry_after(self._outlook.loading_seconds))
 
-    def _overloaded(self, why: str) -> OverloadedError:
-        return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)
+    def _overloaded(self, why: str, retry_after: int | None = None) -> OverloadedError:
+        return OverloadedError(f"The service is overloaded: {why}.", retry_after or self.retry_after)
 
 
 class Admission(Gate):
@@ -227,6 +233,7 @@ class Admission(Gate):
         limits: what may be under way at the same time.
         turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
         counts: the counts of gate 1.
+        clock: monotonic.
 
     Attributes:
         backlog: the decoded audio without a transcript.
@@ -236,9 +243,17 @@ class Admission(Gate):
         loading_seconds: how long a model takes to load, as far as known.
     """
 
-    def __init__(self, limits: AdmissionLimits, turn_seconds: float, counts: RequestCounts | None = None) -> None:
+    def __init__(
+        self,
+        limits: AdmissionLimits,
+        turn_seconds: float,
+        counts: RequestCounts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(limits, self, counts or RequestCounts())
         self.backlog = Backlog(turn_seconds)
+        self._turn_seconds = turn_seconds
+        self._clock = clock
         self.rtfx: dict[str, float] = {}
         self.is_loaded = False
         self.is_draining = False
@@ -265,11 +280,15 @@ class Admission(Gate):
             is_background: whether it is a job's, which may wait; `Jobs` limits how many there are at the same time.
 
         Raises:
-            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
+                not be done in time.
         """
+        deadline = math.inf
         if not is_background:
             self.check_audio(seconds)
+            deadline = self._deadline(model, seconds)
         accepted = self.backlog.add(model, seconds, is_background=is_background)
+        accepted.deadline = deadline
         try:
             yield accepted
         finally:
@@ -279,12 +298,57 @@ class Admission(Gate):
         """Count more audio of an accepted recording that is still arriving.
 
         Raises:
-            OverloadedError: if there is other audio, and it would exceed the limit on queued audio.
+            OverloadedError: if there is other audio, and it would exceed the limit on queued audio, or one of the
+                recordings would not be done in time.
         """
         others = self.waiting_seconds - entry.unanswered_seconds
         if others > _ROUNDING and self.waiting_seconds + seconds > self.limits.max_queued_audio_seconds:
             raise self._overloaded(f"{self.waiting_seconds:.0f} s of audio are waiting")
+        deadline = self._deadline(entry.model, seconds, entry)
         self.backlog.grow(entry, seconds)
+        entry.deadline = deadline
+
+    def _deadline(self, model: str, seconds: float, growing: BacklogEntry | None = None) -> float:
+        """Return the deadline of a recording, if it will be done by then, and if each that is in time stays so.
+
+        Recordings take turns, and shorter ones lead, so of each other one, no more audio goes before than its own
+        length. All of the backlog would be too much to count: behind an hour, a minute would be refused. A turn of
+        each would be too little: hours would be accepted that end together, and too late.
+
+        Args:
+            model: id of its model.
+            seconds: its length, or what it grows by.
+            growing: the recording, if it grows.
+
+        Raises:
+            OverloadedError: if one of them would be late.
+        """
+        whole, unanswered = seconds, seconds
+        if growing is not None:
+            whole, unanswered = growing.seconds + seconds, growing.unanswered_seconds + seconds
+        rtfx, now = self.rtfx.get(model), self._clock()
+        may_take = self.limits.timeout_seconds + whole
+        # A clip waits for a turn of each at most, and makes no difference to the others.
+        is_clip = whole <= self._turn_seconds
+        if rtfx is None or (is_clip and self.predicted_wait + whole / rtfx <= may_take):
+            return now + may_take
+        entries = [entry for entry in self.backlog.entries if not entry.is_background and entry.model in self.rtfx]
+        others = [entry for entry in entries if entry is not growing]
+        if not others:  # an idle service accepts it, because the measured RTFx may be wrong
+            return now + may_take
+        before = RoundRobin((entry.unanswered_seconds, self.rtfx[entry.model]) for entry in entries)
+        waiting = [(entry.unanswered_seconds, self.rtfx[entry.model]) for entry in others]
+        after = RoundRobin([*waiting, (unanswered, rtfx)])
+        instead = "; a job may take longer" if self.limits.takes_jobs else ""
+        if (takes := _MARGIN * after.seconds(whole)) > may_take:
+            why = f"this recording would take {takes:.0f} s, and may take {may_take:.0f} s{instead}"
+            raise self._overloaded(why, _retry_after(takes - may_take))
+        for other in others:
+            left, takes = other.deadline - now, _MARGIN * after.seconds(other.seconds)
+            if before.seconds(other.seconds) <= left < takes:
+                why = f"beside this recording, others would not be done in time{instead}"
+                raise self._overloaded(why, _retry_after(takes - left))
+        return now + may_take
 
 
 def _retry_after(seconds: float) -> int:

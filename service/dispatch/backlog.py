@@ -1,6 +1,10 @@
 """The audio that was accepted and has no transcript yet."""
 
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(slots=True, eq=False)
@@ -12,12 +16,16 @@ class BacklogEntry:
         unanswered_seconds: audio without a transcript; only `Backlog` changes it.
         unstaged_seconds: audio that is not in the batcher yet: a long recording enters it part by part.
         is_background: whether it is a job's, which does not count in predicted waits.
+        seconds: its length; while it arrives, so far.
+        deadline: monotonic time by which it needs its transcript.
     """
 
     model: str
     unanswered_seconds: float
     unstaged_seconds: float
-    is_background: bool = False
+    is_background: bool
+    seconds: float
+    deadline: float = math.inf
 
 
 class Backlog:
@@ -46,7 +54,7 @@ class Backlog:
 
     def add(self, model: str, seconds: float, *, is_background: bool = False) -> BacklogEntry:
         """Add a recording."""
-        entry = BacklogEntry(model, seconds, seconds, is_background)
+        entry = BacklogEntry(model, seconds, seconds, is_background, seconds)
         self.entries.add(entry)
         if is_background:
             return entry
@@ -56,6 +64,7 @@ class Backlog:
 
     def grow(self, entry: BacklogEntry, seconds: float) -> None:
         """Add ``seconds`` to a recording."""
+        entry.seconds += seconds
         entry.unstaged_seconds += seconds
         self.answer(entry, -seconds)
 
@@ -80,3 +89,22 @@ class Backlog:
 
     def _turn(self, seconds: float) -> float:
         return min(seconds, self._turn_seconds)
+
+
+class RoundRobin:
+    """When recordings that take turns will be done.
+
+    Args:
+        waiting: for each recording, its seconds of audio without a transcript, and the RTFx of its model.
+    """
+
+    def __init__(self, waiting: Iterable[tuple[float, float]]) -> None:
+        shortest_first = sorted(waiting)
+        self._lengths = [length for length, _ in shortest_first]
+        self._work = [0.0, *accumulate(length / rtfx for length, rtfx in shortest_first)]
+        self._paces = [0.0, *accumulate(1 / rtfx for _, rtfx in shortest_first)]
+
+    def seconds(self, length: float) -> float:
+        """Return the seconds until each has had a transcript of this much audio, or of all its own."""
+        shorter = bisect_right(self._lengths, length)
+        return self._work[shorter] + length * (self._paces[-1] - self._paces[shorter])

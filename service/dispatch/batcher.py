@@ -96,6 +96,7 @@ class Batcher:
         # turn of the overdue might always fall to an engine without their model.
         self._led_by_overdue: set[frozenset[str]] = set()
         self._batches_since_clip = _BATCHES_WITHOUT_CLIPS
+        self._clips = 0
 
     def __len__(self) -> int:
         return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets.values())
@@ -107,9 +108,11 @@ class Batcher:
 
     def add(self, utterance: Utterance) -> None:
         """Add an utterance; one that comes back from a lost engine gets its old position."""
+        turns = self._turns_of(utterance)
         if utterance.turn < 0:
-            turns = self._background_turns if utterance.is_background else self._turns
             utterance.turn = turns.take(utterance.caller, utterance.seconds)
+        turns.add(utterance)
+        self._clips += self._is_clip(utterance)
         bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._key(utterance), {})
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
@@ -129,7 +132,11 @@ class Batcher:
             del buckets[key]
         if not buckets:
             del self._lanes[utterance.lane]
-        return found is not None
+        if found is None:
+            return False
+        self._turns_of(utterance).remove(utterance)
+        self._clips -= self._is_clip(utterance)
+        return True
 
     def next_batch(self, now: float, policies: Mapping[str, BatchPolicy], *, is_idle: bool = True) -> list[Utterance]:
         """Remove and return the utterances that should run next.
@@ -143,8 +150,8 @@ class Batcher:
             is_idle: whether the engine holds no batch.
         """
         self._drop_unwanted()
-        self._turns.update([waiting for waiting in self if not waiting.is_background])
-        self._background_turns.update([waiting for waiting in self if waiting.is_background])
+        self._turns.update()
+        self._background_turns.update()
         asking = frozenset(policies)
         overdue = None if asking in self._led_by_overdue else self._first_overdue(policies)
         leader = overdue or self._most_urgent(now, policies)
@@ -159,30 +166,46 @@ class Batcher:
             self._led_by_overdue.add(asking)
         else:
             self._led_by_overdue.discard(asking)
-        for utterance in self:
-            if utterance.number < leader.number and utterance.lane.model in policies:
-                utterance.passed_over += 1
+        for _, bucket in self._buckets_of(policies):
+            for utterance in bucket.values():
+                if utterance.number < leader.number:
+                    utterance.passed_over += 1
         return batch
 
     def _first_overdue(self, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
         """Return the first utterance that is overdue."""
-        overdue = (
+        overdue = [
             utterance
-            for utterance in self
-            if (policy := policies.get(utterance.lane.model)) and utterance.passed_over >= policy.max_passed_over
-        )
+            for policy, bucket in self._buckets_of(policies)
+            for utterance in bucket.values()
+            if utterance.passed_over >= policy.max_passed_over
+        ]
         return min(overdue, key=lambda utterance: utterance.number, default=None)
 
     def _most_urgent(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
-        """Return the utterance of the first turn with the highest response ratio."""
+        """Return the utterance of the first turn with the highest response ratio, and of equal ones the first."""
+        buckets = list(self._buckets_of(policies))
+        first = min((_turn(next(iter(bucket.values()))) for _, bucket in buckets), default=None)
+        leader, highest = None, 0.0
+        for policy, bucket in buckets:
+            for utterance in bucket.values():
+                if _turn(utterance) != first:
+                    break
+                own_seconds = max(utterance.seconds, utterance.recording_seconds) / policy.rtfx
+                ratio = (now - utterance.arrived + own_seconds) / own_seconds
+                if leader is None or ratio > highest or (ratio == highest and utterance.number < leader.number):
+                    leader, highest = utterance, ratio
+        return leader
 
-        def urgency(utterance: Utterance) -> tuple[float, int]:
-            own_seconds = max(utterance.seconds, utterance.recording_seconds) / policies[utterance.lane.model].rtfx
-            return (now - utterance.arrived + own_seconds) / own_seconds, -utterance.number
+    def _buckets_of(self, policies: Mapping[str, BatchPolicy]) -> Iterator[tuple[BatchPolicy, dict[int, Utterance]]]:
+        """Yield the buckets of these models with their policies."""
+        for lane, buckets in self._lanes.items():
+            if (policy := policies.get(lane.model)) is not None:
+                for bucket in buckets.values():
+                    yield policy, bucket
 
-        waiting = [utterance for utterance in self if utterance.lane.model in policies]
-        first = min(map(_turn, waiting), default=None)
-        return max((one for one in waiting if _turn(one) == first), key=urgency, default=None)
+    def _turns_of(self, utterance: Utterance) -> Turns:
+        return self._background_turns if utterance.is_background else self._turns
 
     def _key(self, utterance: Utterance) -> "_BucketKey":
         return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
@@ -194,8 +217,8 @@ class Batcher:
 
     def _bounds(self, policy: BatchPolicy) -> tuple["_Bounds", "_Bounds"]:
         """Return the bounds for clips and for parts of long recordings that join a batch."""
-        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or any(map(self._is_clip, self))
-        parts_wait = not all(map(self._is_clip, self))
+        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or self._clips > 0
+        parts_wait = self._clips < len(self)
         padding_share = policy.max_padding_share
         return (
             _Bounds(1.0, padding_share * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)),
@@ -206,9 +229,12 @@ class Batcher:
         own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
+        most = policy.most_rows(longest)
         of_clips, of_parts = self._bounds(policy)
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
+                if len(batch) >= most:
+                    return batch
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
                 bounds = of_clips if self._is_clip(utterance) else of_parts
@@ -220,6 +246,7 @@ class Batcher:
                     continue
                 batch.append(utterance)
                 longest, audio = together, audio + utterance.seconds
+                most = policy.most_rows(longest)
         return batch
 
     def _drop_unwanted(self) -> None:

@@ -120,7 +120,7 @@ class Dispatcher:
         counts: RequestCounts | None = None,
     ) -> None:
         self.catalog = catalog
-        self.admission = Admission(limits, edges[-1], counts)
+        self.admission = Admission(limits, edges[-1], counts, clock)
         self.window, self.background_window = Window(), Window()
         self._policy = policy
         self.metrics = metrics

@@ -4,10 +4,11 @@ import asyncio
 import functools
 import itertools
 import operator
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from starlette.responses import PlainTextResponse, Response
@@ -41,6 +42,8 @@ from service.http.telemetry import Record, note_error
 from service.http.timed_words import spread_words, timed_words
 from service.metrics import Metrics
 from service.text_language import DetectedLanguage
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +154,25 @@ class Conversation:
             DispatchError: if a part gets no transcript.
         """
         turns = [turn async for turn in self.turns]
-        response_format = self.options.fields.response_format
         speech = {channel.number: await self._speech(channel) for channel in self.channels}
         coverage = await self._finish()
+        languages = await self._language_of()
+        return await self._off_loop(lambda: self._rendered(turns, speech, coverage, languages))
+
+    def _rendered(
+        self,
+        turns: Sequence[Turn],
+        speech: dict[int, SpeechProbabilities],
+        coverage: Coverage,
+        languages: "_Languages",
+    ) -> Response:
+        response_format = self.options.fields.response_format
         if response_format == "text":
             return PlainTextResponse("".join(f"{line}\n" for line in _lines(turns)))
         if response_format == "srt":
             return PlainTextResponse(srt(self._cues()))
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
-        languages = await self._language_of()
         # Silent channels are not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         body = self._whole(turns, languages) | {"usage": usage}
@@ -168,6 +180,10 @@ class Conversation:
             head = verbose_head(languages.whole, self.origin.seconds, body["text"], coverage)
             body = head | self._timed(speech, languages) | body
         return json_response(body)
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """Run work on the transcripts of all channels, in a thread if they are long."""
+        return await self.options.off_loop([part for channel in self.channels for part in channel.transcripts], work)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
         """Return an answer that streams segments, and a comment after each `heartbeat_seconds` without any."""
@@ -201,16 +217,18 @@ class Conversation:
         languages = await self._language_of()
         await self._finish()
         if subtitles is not None:
-            for shown in subtitles.last_frames():
+            for shown in await self._off_loop(lambda: [*subtitles.last_frames()]):
                 yield shown
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
-        yield frame({"type": DONE, **self._whole(sent, languages), "duration": self.origin.seconds})
+        yield await self._off_loop(
+            lambda: frame({"type": DONE, **self._whole(sent, languages), "duration": self.origin.seconds})
+        )
 
     async def _language_fields(self, turn: Turn) -> dict[str, Any]:
         if (identified := turn.answer.identified) and not self.options.fields.target_language:
             return detected_fields(DetectedLanguage(*identified.part))
-        detected = (await self.options.detect_language([turn.text])).languages
+        detected = (await self.options.detect_language(lambda: [turn.text])).languages
         return detected_fields(detected[0]) if detected else {}
 
     def _timed_words(self, turn: Turn) -> list[Word]:
@@ -222,10 +240,13 @@ class Conversation:
         if not self.options.fields.includes_language:
             return _Languages(self.options.text_language, [self.options.text_language] * len(self.channels))
         if self.options.identification:
-            return self._identified()
-        texts = [segment_texts(joined(channel.transcripts), self.origin.seconds) for channel in self.channels]
-        whole = await self.options.detect_language([text for of_channel in texts for text in of_channel])
+            return await self._off_loop(self._identified)
+        texts = [partial(self._segment_texts, channel) for channel in self.channels]
+        whole = await self.options.detect_language(lambda: [text for of_channel in texts for text in of_channel()])
         return _Languages(whole, [await self.options.detect_language(of_channel) for of_channel in texts])
+
+    def _segment_texts(self, channel: Channel) -> list[str]:
+        return segment_texts(joined(channel.transcripts), self.origin.seconds)
 
     def _identified(self) -> "_Languages":
         """Return the identified language of each channel; that of the channel with the most words is the whole's."""

@@ -70,7 +70,11 @@ class ErrorCode(Enum):
         "the message says why",
         is_temporary=True,
     )
-    OVERLOADED = Meaning((503,), "too much is under way, or too many connections are open", is_temporary=True)
+    OVERLOADED = Meaning(
+        (503,),
+        "too much is under way, perhaps only for a recording of this length, or too many connections are open",
+        is_temporary=True,
+    )
     DRAINING = Meaning(
         (503,), "the service is shutting down, or stopped before this request was done", is_temporary=True
     )

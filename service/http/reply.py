@@ -1,10 +1,12 @@
 """The options of a request, and the reply to it: all at once, or streamed part by part."""
 
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 from starlette.responses import Response
@@ -34,6 +36,11 @@ from service.metrics import Metrics
 from service.text_language import DetectedLanguage, detect_languages
 from service.threads import in_thread
 
+T = TypeVar("T")
+
+# The subtitles of 250 tokens take 1 ms, which is all that may run on the event loop; a hand-over takes 0.1 ms.
+_TOKENS_ON_LOOP = 250
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionOptions:
@@ -43,7 +50,7 @@ class TranscriptionOptions:
         model: its model.
         lane: its model and decoder.
         prompt: its prompt.
-        threads: threads for detecting languages.
+        threads: threads for detecting languages, and for writing long answers.
         usual_size: default size of cues.
         identification: how the spoken language is identified; None if it is known, assumed, or detected in the text.
     """
@@ -78,13 +85,22 @@ class TranscriptionOptions:
             return None, "audio"
         return (self.model.assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
-    async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
-        """Return language and task of a text, given by segments; the language is detected if it is not known."""
+    async def off_loop(self, parts: Sequence[Transcript], work: Callable[[], T]) -> T:
+        """Run work on transcripts in a thread; if they are short, here, because a hand-over would take longer."""
+        is_short = sum(len(part.tokens) for part in parts) <= _TOKENS_ON_LOOP
+        return work() if is_short else await in_thread(self.threads, work)
+
+    async def detect_language(self, segments: Callable[[], Sequence[str]]) -> TextLanguage:
+        """Return language and task of a text; the language is detected if it is not known.
+
+        Args:
+            segments: returns the texts of its segments; called in a thread.
+        """
         text_language = self.text_language
         if text_language.language or text_language.source != "text":
             return text_language
         among = self.fields.languages or self.model.languages
-        whole, each = await in_thread(self.threads, lambda: detect_languages(texts, among))
+        whole, each = await in_thread(self.threads, lambda: detect_languages(segments(), among))
         if whole is None:
             return text_language
         return replace(text_language, language=whole.language, probability=whole.probability, languages=each)
@@ -153,14 +169,16 @@ class Reply:
             DispatchError: if a part gets no transcript.
         """
         answers = [answer async for answer in self.parts]
-        transcript = joined([answer.transcript for answer in answers])
+        transcripts = [answer.transcript for answer in answers]
+        transcript = await self.options.off_loop(transcripts, lambda: joined(transcripts))
         fields = self.options.fields
         speech = np.empty(0, np.float32)
         if self.options.has_segments and transcript.words:
             speech = await self.cut_recording.speech()
         text_language = await self._language_of(transcript, answers)
         coverage = await self._finish(transcript)
-        return render(
+        work = partial(
+            render,
             transcript,
             coverage=coverage,
             seconds=self.origin.seconds,
@@ -172,6 +190,7 @@ class Reply:
             asks_language=fields.asks_language,
             size=self.options.cue_size,
         )
+        return await self.options.off_loop(transcripts, work)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
         """Return an answer that streams parts, and a comment after each `heartbeat_seconds` without any."""
@@ -188,7 +207,7 @@ class Reply:
                 part = answer.transcript
                 answers.append(answer)
                 if subtitles is not None:
-                    for event in subtitles.frames(timed_words(part, answer.end, answer.start)):
+                    for event in await self.options.off_loop([part], partial(_cue_events, subtitles, answer)):
                         yield event
                     sent.append(part)
                 elif part.text:
@@ -197,7 +216,8 @@ class Reply:
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
                         text_language = await self._language_of(part, [answer])
-                        words = timed_words(part, answer.end, answer.start)
+                        timed = partial(timed_words, part, answer.end, answer.start)
+                        words = await self.options.off_loop([part], timed)
                         for event in segment_frames(words, segments, text_language.languages, with_words=with_words):
                             segments += 1
                             yield event
@@ -207,16 +227,17 @@ class Reply:
             note_error(self.record, response)
             yield frame(bytes(response.body))
             return
-        transcript = joined(sent)
+        transcript = await self.options.off_loop(sent, lambda: joined(sent))
         text_language = await self._language_of(transcript, answers)
         await self._finish(transcript)
         if subtitles is not None:
-            for event in subtitles.last_frames():
+            for event in await self.options.off_loop(sent, lambda: [*subtitles.last_frames()]):
                 yield event
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
         language = text_language.language_fields if fields.includes_language else {}
-        yield done_frame(transcript, self.origin.seconds, self.options.token_bytes, language)
+        done = partial(done_frame, transcript, self.origin.seconds, self.options.token_bytes, language)
+        yield await self.options.off_loop(sent, done)
 
     async def _language_of(self, transcript: Transcript, answers: Sequence[Answer]) -> TextLanguage:
         """Return language and task of a transcript that was joined from these answers."""
@@ -224,9 +245,10 @@ class Reply:
             return self.options.text_language  # without dividing an hour of words into segments
         if self.options.identification:
             recording = answers[-1].identified.recording if answers and answers[-1].identified else None
-            languages = segment_languages(transcript, self.origin.seconds, answers)
+            of_segments = partial(segment_languages, transcript, self.origin.seconds, answers)
+            languages = await self.options.off_loop([transcript], of_segments)
             return self.options.identified_language(recording, languages)
-        return await self.options.detect_language(segment_texts(transcript, self.origin.seconds))
+        return await self.options.detect_language(partial(segment_texts, transcript, self.origin.seconds))
 
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.parts.note_end()
@@ -234,6 +256,10 @@ class Reply:
         self.record.coverage = coverage = await self.cut_recording.coverage()
         count_coverage(self.metrics, self.options, coverage)
         return coverage
+
+
+def _cue_events(subtitles: SubtitleStream, answer: Answer) -> list[bytes]:
+    return [*subtitles.frames(timed_words(answer.transcript, answer.end, answer.start))]
 
 
 def segment_languages(

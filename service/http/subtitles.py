@@ -116,9 +116,14 @@ class _Layout:
         self.size = size
         self._label = label
 
-    def fits(self, first: int, last: int) -> bool:
-        """Return whether some words fit the lines of a cue."""
-        return self._breaks(first, last, self.size.characters) is not None
+    def reach(self, first: int) -> int:
+        """Return up to where the words from ``first`` on fit the lines of a cue."""
+        end, room = first, self.size.characters - self._label
+        for _ in range(self.size.lines):
+            if end == len(self._texts) or (stop := self._line_end(end, room)) <= end:
+                break
+            end, room = stop, self.size.characters
+        return end
 
     def lines(self, first: int, last: int) -> tuple[str, ...]:
         """Return the fewest lines for some words, as even as possible; one line if they do not fit."""
@@ -139,8 +144,7 @@ class _Layout:
         breaks: list[int] = []
         start, room = first, most - self._label
         while True:
-            begin = self._ends[start] + self._spaces[start]
-            stop = min(last, bisect_right(self._ends, begin + room, start, last + 1) - 1)
+            stop = min(last, self._line_end(start, room))
             if stop <= start:
                 return None
             if stop == last:
@@ -150,41 +154,52 @@ class _Layout:
                 return None
             start, room = stop, most
 
+    def _line_end(self, start: int, room: int) -> int:
+        """Return up to where the words from ``start`` on fit a line of ``room`` columns."""
+        return bisect_right(self._ends, self._ends[start] + self._spaces[start] + room, start) - 1
+
     def _text(self, first: int, last: int) -> str:
         return "".join(self._texts[first:last]).strip()
 
 
 def _divide(words: Sequence[_TimedWord], layout: _Layout) -> Iterator[tuple[int, int]]:
-    """Yield the cues of the cheapest division, found from the end: best[i] is the least cost of the words from i on."""
-    size = layout.size
-    best = [0.0] * (len(words) + 1)
+    """Yield the cues of the cheapest division, found from the end.
+
+    After a step, ``rest[i]`` is the least cost of the words from i on, and of the cut before them.
+    """
+    ends = [word.end for word in words]
+    pause_costs = [0.0] + [
+        (after.start - before.end >= _LONG_PAUSE_SECONDS) * _PAUSE_INSIDE_COST
+        for before, after in itertools.pairwise(words)
+    ]
+    rest = [0.0] * (len(words) + 1)
     cut = [0] * len(words)
     for first in range(len(words) - 1, -1, -1):
-        best[first] = math.inf
-        pauses = 0.0
-        for last in range(first + 1, len(words) + 1):
+        least, start, pauses = math.inf, words[first].start, 0.0
+        for last in range(first + 1, max(layout.reach(first), first + 1) + 1):
+            seconds = ends[last - 1] - start
             if last > first + 1:
-                if words[last - 1].end - words[first].start > size.seconds or not layout.fits(first, last):
+                if seconds > layout.size.seconds:
                     break
-                pauses += (words[last - 1].start - words[last - 2].end >= _LONG_PAUSE_SECONDS) * _PAUSE_INSIDE_COST
-            short = words[last - 1].end - words[first].start < LEAST_SECONDS
-            cost = _CUE_COST + pauses + (_SHORT_COST if short else 0.0) + _cut_cost(words, last) + best[last]
-            if cost < best[first]:
-                best[first], cut[first] = cost, last
+                pauses += pause_costs[last - 1]
+            cost = _CUE_COST + pauses + (_SHORT_COST if seconds < LEAST_SECONDS else 0.0) + rest[last]
+            if cost < least:
+                least, cut[first] = cost, last
+        rest[first] = least + (_cut_cost(words[first - 1], words[first]) if first else 0.0)
     first = 0
     while first < len(words):
         yield first, cut[first]
         first = cut[first]
 
 
-def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
-    """Return the cost of a cut before the word at ``last``."""
-    if last == len(words) or ends_sentence(words[last - 1].text):
+def _cut_cost(before: _TimedWord, after: _TimedWord) -> float:
+    """Return the cost of a cut between two words."""
+    if ends_sentence(before.text):
         return _CUT_COSTS["sentence"]
-    pause = words[last].start - words[last - 1].end
+    pause = after.start - before.end
     if pause >= _LONG_PAUSE_SECONDS:
         return _CUT_COSTS["long pause"]
-    if words[last - 1].text.endswith(_PHRASE_ENDS):
+    if before.text.endswith(_PHRASE_ENDS):
         return _CUT_COSTS["phrase"]
     return _CUT_COSTS["pause" if pause >= _PAUSE_SECONDS else "nothing"]
 

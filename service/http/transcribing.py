@@ -47,7 +47,7 @@ def answers(
         if language is None and part.identified:
             language = part.identified.part.language
         elif language is None:
-            language = (await options.detect_language(phrases)).language
+            language = (await options.detect_language(lambda: phrases)).language
         return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
 
     transcribed = front.recordings.transcribe(

@@ -17,7 +17,11 @@ from service.engine.protocol import Batch, Failure, FailureKind, ModelInfo, Read
 from service.metrics import Metrics
 
 LIMITS = AdmissionLimits(
-    max_requests=100, max_stored_bytes=1000, max_queued_audio_seconds=1000.0, max_wait_seconds=60.0
+    max_requests=100,
+    max_stored_bytes=1000,
+    max_queued_audio_seconds=1000.0,
+    max_wait_seconds=60.0,
+    timeout_seconds=600.0,
 )
 RATE = 100
 LANE = Lane("m")

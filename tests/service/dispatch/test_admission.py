@@ -10,6 +10,7 @@ def admission(**limits) -> Admission:
         "max_stored_bytes": 1000,
         "max_queued_audio_seconds": 100.0,
         "max_wait_seconds": 10.0,
+        "timeout_seconds": 600.0,
     }
     gates = Admission(AdmissionLimits(**(defaults | limits)), turn_seconds=1000.0)
     gates.rtfx, gates.is_loaded = {"m": 10.0}, True
@@ -104,7 +105,9 @@ def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry
 
 
 def test_a_long_recording_counts_one_turn_in_the_wait_of_others():
-    gates = Admission(AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0), turn_seconds=40.0)
+    gates = Admission(
+        AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0, timeout_seconds=600.0), turn_seconds=40.0
+    )
     gates.rtfx, gates.is_loaded = {"m": 10.0}, True
 
     with gates.accept("m", 14_400.0) as long, gates.accept("m", 20.0):

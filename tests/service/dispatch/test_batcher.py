@@ -120,6 +120,43 @@ def test_a_flood_starves_no_one(long, engines, flood, bound):
     assert not [one for one in queue.batcher if one in waiting and one.lane.model in served]
 
 
+@given(
+    st.lists(
+        st.tuples(SECONDS, st.floats(0, 100), st.sampled_from("abc"), st.sampled_from((0.0, 3600.0)), st.booleans()),
+        min_size=1,
+        max_size=40,
+    ),
+    st.floats(1, 200),
+)
+def test_the_leader_has_the_highest_response_ratio_of_the_first_turn(waiting, budget):
+    queue = Queue()
+    for seconds, arrived, caller, recording_seconds, is_background in waiting:
+        queue.add(seconds, arrived, caller, recording_seconds=recording_seconds, is_background=is_background)
+
+    while remaining := list(queue.batcher):
+        first = min((one.is_background, one.turn) for one in remaining)
+        expected = max(
+            (one for one in remaining if (one.is_background, one.turn) == first),
+            key=lambda one: (
+                (100.0 - one.arrived + max(one.seconds, one.recording_seconds))
+                / max(one.seconds, one.recording_seconds),
+                -one.number,
+            ),
+        )
+        assert queue.next(100.0, batch_seconds=budget, max_passed_over=1000)[0] is expected
+
+
+def test_once_a_batch_is_full_nobody_else_is_looked_at(monkeypatch):
+    """Because thousands may wait, and the event loop stands still meanwhile."""
+    queue, looked_at = Queue(), []
+    for _ in range(1000):
+        queue.add(10.0)
+    monkeypatch.setattr(Batcher, "_is_clip", lambda self, one: looked_at.append(one) or True)
+
+    assert len(queue.next(batch_seconds=100.0)) == 10
+    assert len(set(looked_at)) == 10
+
+
 def test_what_is_overdue_leads_every_second_batch():
     """Parts of long recordings that are overdue together do not go before the clips one after the other."""
     queue = Queue()

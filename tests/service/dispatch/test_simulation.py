@@ -102,7 +102,7 @@ class World:
 
     def __init__(self, seed: int):
         self.chance = chance = random.Random(seed)
-        limits = AdmissionLimits(10_000, 1 << 40, 1e9, 1e9)
+        limits = AdmissionLimits(10_000, 1 << 40, 1e9, 1e9, 1e9)
         self.front = Dispatcher(
             Catalog(dict.fromkeys(MODELS, "")),
             edges=EDGES,

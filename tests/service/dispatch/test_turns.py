@@ -22,7 +22,9 @@ def test_a_new_caller_joins_the_current_turn():
     turns = Turns(10.0)
     for _ in range(5):
         turns.take("long", 10.0)
-    turns.update([waiting("long", 3), waiting("long", 4)])
+    turns.add(waiting("long", 3))
+    turns.add(waiting("long", 4))
+    turns.update()
 
     assert turns.take("late", 5.0) == 3
     assert turns.take("long", 5.0) == 5
@@ -32,13 +34,34 @@ def test_a_caller_without_waiting_work_is_forgotten():
     turns = Turns(10.0)
     for number in range(100):
         turns.take(number, 1.0)
-    turns.update([waiting(7, 0)])
+    seventh = waiting(7, 0)
+    turns.add(seventh)
+    turns.update()
 
     assert set(turns._accounts) == {7}
 
-    turns.update([])
+    turns.remove(seventh)
+    turns.update()
 
     assert not turns._accounts
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10.0), st.booleans()), max_size=60))
+def test_callers_have_turns_as_if_all_that_wait_were_looked_at(steps):
+    """Compares what is counted with the utterances."""
+    turns, queue = Turns(10.0), []
+    for caller, seconds, comes in steps:
+        if comes:
+            queue.append(waiting(caller, turns.take(caller, seconds)))
+            turns.add(queue[-1])
+        elif queue:
+            turns.remove(queue.pop(int(seconds) % len(queue)))
+        turns.update()
+        assert turns._current == min((one.turn for one in queue), default=turns._current)
+        callers = {one.caller for one in queue}
+        assert all(one in callers or account.turn > turns._current for one, account in turns._accounts.items())
+        assert callers <= turns._accounts.keys()
+        assert queue or not turns._accounts
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 """Recordings longer than an utterance, over a real socket with a stub engine: cut, joined, streamed, cancelled."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -19,6 +20,8 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.http import conversation, reply
+from service.http.subtitle_stream import SubtitleStream
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 from tests.soak.processes import decoders
@@ -301,3 +304,48 @@ def test_a_part_without_times_is_shown_in_its_own_time(multichannel, cut_as):
     assert shown == [(0.0, 4.0), (4.0, 7.0)]
     segments = [event for event in told if event["type"] == "transcript.text.segment"]
     assert [(event["start"], event["end"]) for event in segments] == shown
+
+
+@pytest.fixture
+def ran_on_loop(monkeypatch):
+    """Record for the steps of writing an answer whether they ran on an event loop."""
+    ran: list[bool] = []
+
+    def watch(where, name: str) -> None:
+        step = getattr(where, name)
+
+        def watched(*args, **kwargs):
+            ran.append(asyncio._get_running_loop() is not None)
+            return step(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, watched)
+
+    for module in (reply, conversation):
+        watch(module, "joined")
+        watch(module, "segment_texts")
+    for name in ("render", "done_frame"):
+        watch(reply, name)
+    for name in ("_rendered", "_whole"):
+        watch(conversation.Conversation, name)
+    watch(SubtitleStream, "last_frames")
+    return ran
+
+
+@pytest.mark.parametrize("multichannel", ["false", "true"])
+@pytest.mark.parametrize("stream", ["false", "true"])
+@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+def test_a_long_answer_is_written_in_a_thread_and_is_the_same(
+    response_format, stream, multichannel, service, cut_as, ran_on_loop, monkeypatch
+):
+    """Because it takes longer than the event loop may stand still."""
+    cut_as(*[SAMPLE_RATE // 10] * 60)
+    sides = np.stack([tone(6 * SAMPLE_RATE), tone(6 * SAMPLE_RATE, 0.2)], axis=1)
+    asked = form(wav(sides), response_format=response_format, stream=stream, multichannel=multichannel)
+
+    written = service.post(**asked).text
+    assert ran_on_loop
+    assert not any(ran_on_loop)
+
+    monkeypatch.setattr(reply, "_TOKENS_ON_LOOP", 10**6)
+    assert service.post(**asked).text == written
+    assert any(ran_on_loop)

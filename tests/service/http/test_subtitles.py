@@ -1,5 +1,7 @@
 import itertools
+import math
 import re
+import textwrap
 
 import pytest
 import srt as srt_files
@@ -229,6 +231,14 @@ def test_lines_are_as_few_and_as_even_as_can_be(texts, lines):
             if max(map(len, division)) <= 16
         )
         assert (len(cue.lines), max(map(len, cue.lines))) == least
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=30), st.integers(1, 4))
+def test_where_no_cut_is_better_than_another_there_are_as_few_cues_as_fit_the_words(texts, lines):
+    shown = cues(spoken(*((text, 0.0, 1.0) for text in texts)), CueSize(16, lines, 1000.0))
+
+    filled = textwrap.wrap(" ".join(texts), 16)
+    assert len(shown) == math.ceil(len(filled) / lines)
 
 
 def test_a_name_of_a_speaker_takes_room_on_the_first_line():
