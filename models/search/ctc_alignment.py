@@ -54,7 +54,7 @@ class CtcAlignment:
             lengths: see ``ctc_alignment``; may change too.
             blank: index of the blank.
             columns: most tokens of a row.
-            steps: a tensor of ``steps_layout``, whatever it holds; None makes one.
+            steps: a tensor of ``steps_layout``, with zeros if ``step_back`` is called before ``step``; None makes one.
         """
         batch, self._frames = log_probabilities.shape[:2]
         self._log_probabilities = log_probabilities

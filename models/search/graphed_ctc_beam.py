@@ -90,6 +90,9 @@ class _Prepared:
     ) -> None:
         self._side_stream = side_stream
         *of_beam, steps = large
+        side_stream.join()  # the batch before may still use the memory
+        # Steps back run before a capture, and what other sizes left there would lead them out of bounds.
+        steps.zero_()
         self._texts = texts = CtcBeam(largest, blank, language_model, beam, of_beam)
         self._alignment = alignment = CtcAlignment(
             texts.log_probabilities, texts.lengths, blank, columns=largest.size(1), steps=steps
