@@ -5,20 +5,18 @@ On a CPU the work is simply called, so that everything except the capture is tes
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import torch
 
+from models.graphs.pool import Pool
 from models.graphs.side_stream import SideStream
-
-Pool = Any  # torch's type for it has no public name
 
 # Runs before a capture, in which libraries choose kernels and allocate workspaces: a graph cannot hold that.
 _WARM_UPS = 3
 
 
 def captured(
-    work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
+    work: Callable[[], None], device: torch.device, pool: Pool, side_stream: SideStream | None = None
 ) -> Callable[[], None]:
     """Return a function that does the work again: the replay of its graph or, without a GPU, the work itself.
 
@@ -26,7 +24,7 @@ def captured(
         work: must not allocate shapes that depend on data, nor wait for the device; it runs a few times before the
             capture.
         device: the device.
-        pool: memory shared by graphs that never run at the same time; None gives this one its own.
+        pool: memory that it shares with graphs that never run at the same time.
         side_stream: the side stream that the graph will run in; None if it will not.
 
     Raises:
@@ -41,7 +39,7 @@ def captured(
 
 
 def captured_graph(
-    work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
+    work: Callable[[], None], device: torch.device, pool: Pool, side_stream: SideStream | None = None
 ) -> "torch.cuda.CUDAGraph":
     """Return the graph of some work on a GPU, not instantiated; see ``captured``.
 
@@ -52,23 +50,23 @@ def captured_graph(
     # allocates during a capture would be in that graph's memory, and other graphs would overwrite it. Workspaces are
     # per stream, so a side stream and the work beside it have two.
     stream = _capture_stream(device) if side_stream is None or side_stream.stream is None else side_stream.stream
-    stream.wait_stream(torch.cuda.current_stream(device))
+    current = torch.cuda.current_stream(device)
+    stream.wait_stream(current)
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):
             work()
-    torch.cuda.current_stream(device).wait_stream(stream)
+    current.wait_stream(stream)
     graph = torch.cuda.CUDAGraph(keep_graph=True)
-    # thread_local: other threads may use the device meanwhile without spoiling the capture.
-    with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
-        work()
+    try:
+        # thread_local: other threads may use the device meanwhile without spoiling the capture.
+        with torch.cuda.graph(graph, pool.handle, stream, capture_error_mode="thread_local"):
+            work()
+    except BaseException:
+        torch.cuda.set_stream(current)  # torch leaves the stream only after a capture that succeeds
+        pool.leave()
+        raise
+    pool.add(graph)
     return graph
-
-
-def shared_pool(device: torch.device) -> Pool | None:
-    """Return a memory pool for graphs that never run at the same time; None without a GPU."""
-    if device.type != "cuda":
-        return None
-    return torch.cuda.graph_pool_handle()
 
 
 @cache

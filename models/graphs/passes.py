@@ -11,7 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from models.graphs.capture import Pool, captured, shared_pool
+from models.graphs.capture import captured
+from models.graphs.pool import Pool
 from models.graphs.sizes import Sizes, graph_rows
 
 # Audio and padding of the largest batch with a graph. Up to here, launching takes longer than computing: at 0.6 B
@@ -38,7 +39,7 @@ class GraphedPasses:
         self._passes = passes
         self._device = device
         self._most_samples = most_samples
-        self._pool = shared_pool(device)
+        self._pool = Pool()
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.sizes: Sizes[_Prepared] = Sizes(device)
@@ -98,7 +99,7 @@ class GraphedPasses:
 class _Prepared:
     """Input, output and graph for batches up to a number of rows."""
 
-    def __init__(self, work: Pass, waveforms: Tensor, pool: Pool | None) -> None:
+    def __init__(self, work: Pass, waveforms: Tensor, pool: Pool) -> None:
         self._waveforms = waveforms
         self._lengths = torch.zeros(waveforms.size(0), dtype=torch.int64, device=waveforms.device)
         self._returned: tuple[Tensor, ...] = ()

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import torch
 
+from models.graphs.pool import Pool
+
 # Whether a side stream is a CUDA stream of its own, or the current stream. The current one is as fast where the next
 # batch's kernels leave no room for others (docs/gpu-backlog.md, row 2j).
 HAS_STREAM = True
@@ -17,14 +19,14 @@ class SideStream:
 
     Attributes:
         stream: the CUDA stream; None on a CPU, or without ``HAS_STREAM``.
-        pool: memory that its graphs share, because they never run at the same time; None on a CPU.
+        pool: memory that its graphs share, because they never run at the same time.
     """
 
     def __init__(self, device: torch.device) -> None:
         """Open a side stream of ``device``."""
         # With a higher priority: its kernels are small, and each waits for the one before.
         self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" and HAS_STREAM else None  # type: ignore[no-untyped-call]
-        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self.pool = Pool()
 
     @contextmanager
     def entered(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import torch
 from models.graphs import device_loop
 from models.graphs.capture import captured_graph
 from models.graphs.device_loop import DeviceLoop, has_loops
+from models.graphs.pool import Pool
 from tests.models.no_waiting import no_waiting
 
 if os.environ.get("CI") != "true":
@@ -60,7 +61,7 @@ def counting():
         count.add_(1)
         going.copy_(count < until)
 
-    loop = DeviceLoop(captured_graph(work, count.device), going)
+    loop = DeviceLoop(captured_graph(work, count.device, Pool()), going)
     return until, count, loop
 
 

@@ -49,7 +49,6 @@ def test_without_side_streams_no_stream_is_made(has_stream, made, monkeypatch):
     streams = []
     monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)
     monkeypatch.setattr(torch.cuda, "Stream", lambda *_, **__: streams.append(1))
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
 
     SideStream(torch.device("cuda"))
 
