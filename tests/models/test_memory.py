@@ -1,9 +1,11 @@
+"""Too little memory is told from other errors, what errors hold is given back, and tensors leave room on a GPU."""
+
 import weakref
 
 import pytest
 import torch
 
-from models.memory import free_after, is_out_of_memory, leave_room
+from models.memory import free_after, free_bytes, is_out_of_memory, leave_room
 
 
 def test_too_little_memory_is_told_from_other_errors():
@@ -68,3 +70,25 @@ def test_tensors_leave_room_on_a_gpu(monkeypatch, name, expected):
     leave_room(torch.device(name))
 
     assert limits == expected
+
+
+@pytest.mark.gpu
+def test_memory_that_torch_keeps_for_later_use_is_free():
+    used = torch.zeros(2**28, dtype=torch.uint8, device="cuda")
+    before = free_bytes(used.device)
+
+    del used  # torch does not give it back to the driver
+
+    assert free_bytes(torch.device("cuda")) >= before + 2**28
+
+
+@pytest.mark.gpu
+def test_memory_beyond_the_limit_of_tensors_is_not_free():
+    device = torch.device("cuda")
+    before = free_bytes(device)
+    try:
+        leave_room(device, 0.25)
+
+        assert free_bytes(device) <= torch.cuda.get_device_properties(device).total_memory / 4 < before
+    finally:
+        leave_room(device, 1.0)

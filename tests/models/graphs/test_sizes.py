@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from models.graphs.arena import Layout
 from models.graphs.sizes import Sizes, frame_size, graph_rows, row_sizes
-from models.memory import free_bytes, leave_room
 
 CPU = torch.device("cpu")
 
@@ -72,28 +71,6 @@ def test_sizes_that_are_dropped_leave_nothing():
     assert sizes.counted() == {"captured": 0, "refused": 0, "no_room": 0}
     assert sizes.arena.bytes == 0
     assert sizes.get((2,), Failing()) == "prepared"
-
-
-@pytest.mark.gpu
-def test_memory_that_torch_keeps_for_later_use_is_free():
-    used = torch.zeros(2**28, dtype=torch.uint8, device="cuda")
-    before = free_bytes(used.device)
-
-    del used  # torch does not give it back to the driver
-
-    assert free_bytes(torch.device("cuda")) >= before + 2**28
-
-
-@pytest.mark.gpu
-def test_memory_beyond_the_limit_of_tensors_is_not_free():
-    device = torch.device("cuda")
-    before = free_bytes(device)
-    try:
-        leave_room(device, 0.25)
-
-        assert free_bytes(device) <= torch.cuda.get_device_properties(device).total_memory / 4 < before
-    finally:
-        leave_room(device, 1.0)
 
 
 class Failing:
