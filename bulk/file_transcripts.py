@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from models import LanguageIdentifier, Model, Transcript
     from models.spoken_language import Spoken
 
-# As large as the service's on a GPU, which large ones keep busy.
+# On a GPU the most that the service's may have: large ones keep it busy, and no client waits for one.
 CPU_BATCH_SECONDS = 240.0
 GPU_BATCH_SECONDS = 1920.0
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding. Of a GPU's, which are

@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
+    device = torch_device(args.device)
     if not (args.check or args.probe):
         if not args.out:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
@@ -88,10 +89,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
         if args.check or args.probe:
-            return _look_ahead(
-                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
-            )
-        folder, device = Path(args.out), local_device(torch_device(args.device))
+            return _look_ahead(recipe, device, Path(args.out) if args.out else None, probes=args.probe)
+        folder, device = Path(args.out), local_device(device)
         with process_group(device) as ranks:
             if not args.seeds:
                 export = Path(args.export) if args.export else None

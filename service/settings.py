@@ -313,8 +313,8 @@ class Settings(BaseSettings):
     batch_seconds: Seconds | None = Field(
         default=None,
         description="Audio-seconds per batch with padding; unset: found at the first start with a model, and kept in "
-        "the user's cache folder: on a GPU the most that fit, up to 1920; on a CPU the fewest that are fast, from 60 "
-        "up to 60 a core (120 on one).",
+        "the user's cache folder: the fewest that are fast, on a GPU up to 1920, on a CPU from 60 up to 60 a core (120 "
+        "on one).",
     )
     max_padding_share: float = Field(
         default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."

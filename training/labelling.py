@@ -1,6 +1,7 @@
 """A teacher's posteriors of takes, computed once and stored on disk."""
 
 import hashlib
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -201,7 +202,8 @@ def _digest_of_clip(clip: Clip, of_recordings: dict[AudioLocation, str]) -> str:
         try:
             with clip.open() as file:
                 content = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]  # BinaryIO lacks readinto
-                content.update(str(file.tell()).encode())
+                # With the size, for the sake of labels that exist. What is in memory is digested, but not read.
+                content.update(str(file.seek(0, os.SEEK_END)).encode())
         except OSError as error:
             raise ManifestError(f"{clip}: {error.strerror or error}") from error
         digest = content.hexdigest()[:32]

@@ -154,14 +154,23 @@ def test_an_export_to_nowhere_is_named(recipe, capsys):
     assert "step" not in said.out
 
 
-@pytest.mark.parametrize("more", [[], ["--out", "out", "--export", "no/model.nemo"]])
-def test_nothing_is_downloaded_for_a_run_that_cannot_write(recipe, hub, capsys, more):
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ([], "--out DIR is missing"),
+        (["--out", "out", "--export", "no/model.nemo"], "No such file"),
+        (["--out", "out", "--device", "cuda"], "no CUDA device"),
+        (["--check", "--device", "cuda"], "no CUDA device"),
+    ],
+)
+def test_nothing_is_downloaded_for_options_that_cannot_be_followed(recipe, hub, capsys, monkeypatch, more, error):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     recipe_file(recipe, initial=NAME)
 
     assert cli.main(["train", str(recipe / "recipe.yaml"), *more]) == 2
 
     assert not hub.downloads()
-    assert ("--out DIR is missing" if not more else "No such file") in capsys.readouterr().err
+    assert error in capsys.readouterr().err
 
 
 def test_two_runs_do_not_share_a_folder(recipe, capsys):

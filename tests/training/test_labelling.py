@@ -14,7 +14,7 @@ from tests.conftest import GOLDEN
 from tests.models.checkpoint.transformers_files import folder
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest
 from training import labelling
-from training.clip import Clip
+from training.clip import ByteRange, Clip
 from training.distillation import greedy_labels
 from training.errors import RecipeError
 from training.labelling import labelled
@@ -151,6 +151,19 @@ def test_a_file_that_changed_is_labelled_again(tmp_path, monkeypatch):
         label(tmp_path, [Take(replace(take.clip, seconds=soundfile.info(audio).duration))])
 
     assert len(heard) == 2
+
+
+def test_a_recording_in_a_tar_has_the_labels_of_its_own_file(tmp_path, monkeypatch):
+    heard = counting(monkeypatch)
+    content = (GOLDEN / "clips" / "noise-2s.wav").read_bytes()
+    (tmp_path / "clip.wav").write_bytes(content)
+    (tmp_path / "clips.tar").write_bytes(bytes(512) + content)
+    clip = Clip(tmp_path / "clip.wav", "clip.wav", 2.0, None, "some", "one")
+
+    for one in (clip, replace(clip, audio=tmp_path / "clips.tar", byte_range=ByteRange(512, len(content)))):
+        label(tmp_path, [Take(one)])
+
+    assert len(heard) == 1
 
 
 def test_recordings_of_one_length_that_begin_alike_are_told_apart(tmp_path, monkeypatch):
