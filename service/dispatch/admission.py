@@ -340,12 +340,18 @@ class Admission(Gate):
         waiting = [(entry.unanswered_seconds, self.rtfx[entry.model]) for entry in others]
         after = RoundRobin([*waiting, (unanswered, rtfx)])
         instead = "; a job may take longer" if self.limits.takes_jobs else ""
-        if (takes := _MARGIN * after.seconds(whole)) > may_take:
+
+        def time_for(length: float, left: float) -> float:
+            # The rest of an accepted recording is not refused because a margin was used up before it came.
+            has_margin = growing is None or _MARGIN * before.seconds(length) <= left
+            return after.seconds(length) * (_MARGIN if has_margin else 1.0)
+
+        if (takes := time_for(whole, may_take)) > may_take:
             why = f"this recording would take {takes:.0f} s, and may take {may_take:.0f} s{instead}"
             raise self._overloaded(why, _retry_after(takes - may_take))
         for other in others:
-            left, takes = other.deadline - now, _MARGIN * after.seconds(other.seconds)
-            if before.seconds(other.seconds) <= left < takes:
+            left = other.deadline - now
+            if before.seconds(other.seconds) <= left < (takes := time_for(other.seconds, left)):
                 why = f"beside this recording, others would not be done in time{instead}"
                 raise self._overloaded(why, _retry_after(takes - left))
         return now + may_take

@@ -37,7 +37,7 @@ class AcceptedRecording(Protocol):
         """Count more audio of a recording that is still arriving.
 
         Raises:
-            OverloadedError: if it would exceed the limit on queued audio.
+            OverloadedError: if it would exceed the limit on queued audio, or a recording would not be done in time.
         """
 
     async def transcribe(self, part: Part) -> Answer:
@@ -71,7 +71,8 @@ class Queue(Protocol):
             is_background: whether it is a job's.
 
         Raises:
-            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
+                not be done in time.
         """
 
 
@@ -92,7 +93,7 @@ class LocalQueue:
     ) -> AsyncIterator[AcceptedRecording]:
         """Gate 2; see `Queue`."""
         with self._dispatcher.admission.accept(model, seconds, is_background=is_background) as entry:
-            yield LocalRecording(self._dispatcher, entry, seconds)
+            yield LocalRecording(self._dispatcher, entry)
 
 
 @dataclass(slots=True)
@@ -101,7 +102,6 @@ class LocalRecording:
 
     dispatcher: Dispatcher
     entry: BacklogEntry
-    seconds: float
 
     @property
     def window(self) -> PartWindow:
@@ -115,13 +115,12 @@ class LocalRecording:
     def grow_now(self, seconds: float) -> None:
         """Count more audio, at once."""
         self.dispatcher.admission.grow(self.entry, seconds)
-        self.seconds += seconds
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part; see `AcceptedRecording`."""
         self.entry.unstaged_seconds -= part.share
         answer = await self.dispatcher.transcribe(
-            part, is_background=self.entry.is_background, recording_seconds=self.seconds
+            part, is_background=self.entry.is_background, recording_seconds=self.entry.seconds
         )
         self.dispatcher.admission.backlog.answer(self.entry, part.share)
         return answer
@@ -129,5 +128,5 @@ class LocalRecording:
     async def identify(self, part: Part) -> Probabilities:
         """Identify the language of a part; see `AcceptedRecording`."""
         return await self.dispatcher.identify(
-            part, is_background=self.entry.is_background, recording_seconds=self.seconds
+            part, is_background=self.entry.is_background, recording_seconds=self.entry.seconds
         )

@@ -69,7 +69,8 @@ class Recordings:
         """Gate 2 for a recording that is still arriving, and has this length so far.
 
         Raises:
-            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
+                not be done in time.
         """
         return self._queue.accept(lane.model, seconds, is_single=False, is_background=False)
 

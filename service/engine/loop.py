@@ -196,7 +196,7 @@ class _Received:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A batch that was launched, and the error that showed later; after `Stop`, which comes when none waits, unsent."""
+    """A launched batch, and the error that showed later. After `Stop` no request waits for it, and it is not sent."""
 
     batch: Batch
     recognizer: Recognizer

@@ -37,7 +37,7 @@ class Front:
         core: gate 1, the models, and the limits of keys.
         recordings: transcribes recordings of any length.
         decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
-        cut_threads: threads that cut long recordings; separate, because decoding may take long.
+        cut_threads: threads that cut long recordings and write long answers; separate, because decoding may take long.
         detector: finds speech for cutting.
         intake: receives uploads no faster than they are decoded.
         decode_pool: decodes in the calling thread or, by FFmpeg, in child processes.

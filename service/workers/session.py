@@ -201,7 +201,7 @@ class Session:
         if message.recording is None:
             dispatcher, seconds = self._main.dispatcher, message.recording_seconds
             with dispatcher.admission.accept(part.lane.model, seconds) as entry:
-                answer = await LocalRecording(dispatcher, entry, seconds).transcribe(part)
+                answer = await LocalRecording(dispatcher, entry).transcribe(part)
         else:
             answer = await self._recordings[message.recording].transcribe(part)
         return Answered(message.call, answer.transcript, answer.queue_seconds)
@@ -222,7 +222,7 @@ class Session:
         except OverloadedError as error:
             self._send(failed(message.call, error))
             return
-        self._recordings[message.call] = LocalRecording(dispatcher, entry, message.seconds)
+        self._recordings[message.call] = LocalRecording(dispatcher, entry)
         held.callback(self._recordings.pop, message.call)
         self._grant(Granted(message.call), lambda _: held.close())
 
