@@ -55,7 +55,12 @@ class Sizes(Generic[Prepared]):
         return self._prepared.get(size)
 
     def has_room(self, size: tuple[Hashable, ...], state: Sequence[Layout]) -> bool:
-        """Return whether the device has room for what a state adds to the arena, and for other sizes."""
+        """Return whether the device has room for what a state adds to the arena, and for other sizes.
+
+        False for a size that was refused, without asking the device at each batch.
+        """
+        if size in self.refused:
+            return False
         growth, free = self.arena.growth(state), self._free(self._device)
         if _SHARE * growth <= free:
             self.without_room.discard(size)

@@ -60,6 +60,17 @@ def test_a_size_without_room_is_counted_until_it_has_some(caplog):
     assert sizes.counted()["no_room"] == 1
 
 
+def test_the_device_is_not_asked_for_room_for_a_size_that_was_refused():
+    asked = []
+    sizes = Sizes(CPU, lambda device: asked.append(device) or 0)
+    sizes.get((1,), Failing(*[NO_CAPTURE] * 2))
+
+    assert not sizes.has_room((1,), [Layout((1,), torch.uint8)])
+
+    assert not asked
+    assert sizes.counted() == {"captured": 0, "refused": 1, "no_room": 0}
+
+
 def test_sizes_that_are_dropped_leave_nothing():
     sizes = Sizes(CPU, lambda _: 2**20)
     sizes.get((1,), lambda: sizes.arena.tensors([Layout((2**20,), torch.uint8)]))
