@@ -70,7 +70,7 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
     divided between characters instead. A speaker's name takes room at the beginning of each cue.
 
     Args:
-        words: words in order, each with the space before it.
+        words: words in order, each with the space before it; those without text or times are left out.
         size: size of a cue.
         speaker: who says them.
     """
@@ -78,7 +78,7 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
     timed = [
         piece
         for word in words
-        if word.start is not None and word.end is not None
+        if word.text.strip() and word.start is not None and word.end is not None
         for piece in _divided(_TimedWord(word.text, word.start, word.end), size)
     ]
     layout = _Layout(timed, size, width(label))

@@ -135,6 +135,13 @@ def test_silence_has_no_cues():
     assert vtt([]) == "WEBVTT\n"
 
 
+@pytest.mark.parametrize("text", ["", " "])
+def test_a_word_without_text_has_no_cue_however_long_it_lasts(text):
+    long = Word(text, 1.0, 30.0, None, (1, 2))
+
+    assert cues([*spoken(("one", 0.0, 1.0)), long]) == cues(spoken(("one", 0.0, 1.0)))
+
+
 # Scripts without spaces
 
 CHINESE = "今天我们来谈谈城市交通的变化,过去十年里,越来越多的人选择骑自行车上班。"
