@@ -1,13 +1,12 @@
 """Transcribing the channels of a recording separately, such as the two sides of a call, in one answer."""
 
 import asyncio
-import functools
 import itertools
 import operator
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -310,7 +309,7 @@ class Conversation:
         words = sum(len(part.words) for channel in self.channels for part in channel.transcripts)
         count(self.metrics, self.options, self.origin, words)
         coverages = [await channel.cut_recording.coverage() for channel in self.channels]
-        coverage = functools.reduce(operator.add, coverages)
+        coverage = reduce(operator.add, coverages)
         self.record.coverage = coverage
         count_coverage(self.metrics, self.options, coverage)
         return coverage
