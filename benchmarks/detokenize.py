@@ -19,9 +19,9 @@ import torch
 from benchmarks.environment import describe
 from benchmarks.timing import WARM_UPS
 from models import Recognition, load_model
-from models.detokenizer import Detokenizer
 from models.search.result import SearchResult
-from models.tokenizers import Vocabulary
+from models.text.detokenizer import Detokenizer
+from models.text.tokenizers import Vocabulary
 from service.engine.loop import SWITCH_INTERVAL, keep_interpreter_free
 from service.engine.process import Sanity, transcripts_of
 

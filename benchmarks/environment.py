@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from models.cpu import processor
+from models.device.cpu import processor
 
 
 def describe(device: torch.device) -> dict[str, str | int]:

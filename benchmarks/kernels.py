@@ -23,9 +23,9 @@ from benchmarks.timing import WARM_UPS, finished, times_in_turns
 from models.config import ConformerConfig
 from models.encoders import subsampling
 from models.encoders.conformer import ConvolutionModule, FeedForward
+from models.encoders.masking import valid_positions
 from models.encoders.padding import Padding
 from models.encoders.subsampling import Subsampling
-from models.masking import valid_positions
 
 Forms = dict[str, Callable[[], Tensor]]
 

@@ -19,7 +19,7 @@ from benchmarks.random_model import DURATIONS, ENCODERS, SHAPES, random_checkpoi
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, Latency, times_of
 from models import Model, load_model
-from models.precision import Precision
+from models.device.precision import Precision
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -20,7 +20,7 @@ from models.network import Network
 from models.search.ctc import ctc_greedy
 from models.search.look_ahead import look_ahead
 from models.search.result import SearchResult
-from models.tokenizers import CharacterTokenizer
+from models.text.tokenizers import CharacterTokenizer
 from training.student import FRONT_END
 
 _CONFORMER = ConformerConfig(

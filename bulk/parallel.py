@@ -94,7 +94,7 @@ class ParallelTranscriber:
         import torch
 
         from models import Float16OverflowError
-        from models.memory import is_out_of_memory
+        from models.device.memory import is_out_of_memory
 
         longest = max(map(len, pcm), default=0) / self._model.sample_rate
         while True:

@@ -10,7 +10,7 @@ from bulk.errors import JobError
 from cli import batch, bench, collect, info, key, language_model, plot, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
-from models.resources import limit_threads
+from models.device.resources import limit_threads
 from training.errors import TrainingError
 
 _EXIT_CODES = """\

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def _info(model: str) -> dict[str, Any]:
     """Return the description of a model that transcribes, or of a language identifier."""
     from models import load_identifier, load_model
-    from models.checkpoint.errors import OtherPurposeError
+    from models.errors import OtherPurposeError
 
     try:
         return load_model(model).info()

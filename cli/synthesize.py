@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.model_options import Subparsers
 from cli.numbers import count, positive, share, whole
-from models.resources import processors
+from models.device.resources import processors
 
 if TYPE_CHECKING:
     from training.synthesis.collection import Collection

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from models.checkpoint import CheckpointError
     from models.checkpoint.location import checkpoint_path, model_id
+    from models.device.precision import Float16OverflowError, default_dtype
     from models.language_identifier import LanguageIdentifier, load_identifier
     from models.loading import load_model
     from models.model import Model
-    from models.precision import Float16OverflowError, default_dtype
     from models.prompt import Prompt, PromptError
     from models.recognition import Recognition
     from models.transcript import Transcript, Word
 
 _MODULES = {
     "CheckpointError": "models.checkpoint",
-    "Float16OverflowError": "models.precision",
+    "Float16OverflowError": "models.device.precision",
     "LanguageIdentifier": "models.language_identifier",
     "Model": "models.model",
     "Prompt": "models.prompt",
@@ -29,7 +29,7 @@ _MODULES = {
     "Transcript": "models.transcript",
     "Word": "models.transcript",
     "checkpoint_path": "models.checkpoint.location",
-    "default_dtype": "models.precision",
+    "default_dtype": "models.device.precision",
     "load_identifier": "models.language_identifier",
     "load_model": "models.loading",
     "model_id": "models.checkpoint.location",

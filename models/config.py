@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from models.heads.transducer import Activation
-
 Decoder = Literal["ctc", "rnnt", "tdt", "aed"]
 Subsampling = Literal["striding", "dw_striding", "stacking"]
 Positions = Literal["relative", "absolute"]
@@ -16,6 +14,7 @@ ConvolutionNorm = Literal["batch_norm", "layer_norm"]
 Residual = Literal["add", "max"]
 ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
+JointActivation = Literal["relu", "tanh", "sigmoid"]
 PromptFormat = Literal["canary", "canary2"]
 Pooling = Literal["statistics", "mean", "attention"]
 
@@ -185,7 +184,7 @@ class TransducerConfig:
     predictor_width: int
     predictor_layers: int
     joint_width: int
-    activation: Activation
+    activation: JointActivation
     durations: tuple[int, ...]
     max_symbols: int
 

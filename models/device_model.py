@@ -1,6 +1,6 @@
 """What recognition models and language identifiers share: batches of waveforms, and CUDA graphs prepared for them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -9,9 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.device.precision import Precision, round_products
 from models.graphs.passes import GraphedPasses
 from models.graphs.sizes import Sizes, row_sizes
-from models.precision import Precision, round_products
 
 Waveform = npt.NDArray[np.float32]
 
@@ -21,7 +21,7 @@ class DeviceModel:
 
     Attributes:
         device: the device that it computes on.
-        precision: one of ``models.precision.Precision``.
+        precision: one of ``models.device.precision.Precision``.
         sample_rate: rate of the audio it takes, in Hz.
     """
 
@@ -81,3 +81,15 @@ class DeviceModel:
         """
         round_products(self.device, self.precision)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
+
+def batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
+    """Yield the indices of utterances in batches that, padded, hold at most ``capacity`` samples, or one utterance."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > capacity:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from models.config import FeatureConfig
-from models.masking import unpadded, valid_positions
-from models.precision import exact_products
+from models.device.precision import exact_products
+from models.encoders.masking import unpadded, valid_positions
 
 # Added to the deviation, so that a constant band gives zeros and not NaN.
 _DEVIATION_OFFSET = 1e-5

@@ -7,17 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.batching import batches
 from models.checkpoint import IdentifierCheckpoint, read_identifier
 from models.checkpoint.location import checkpoint_path
-from models.device_model import DeviceModel, Waveform
+from models.device.host_copy import HostCopy
+from models.device.precision import checked_precision
+from models.device_model import DeviceModel, Waveform, batches
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses
-from models.host_copy import HostCopy
 from models.identified_samples import identified_samples
-from models.identifier_network import IdentifierNetwork
-from models.precision import checked_precision
+from models.network import IdentifierNetwork
 from models.spoken_language import Probabilities, language_of_label
 
 

@@ -9,10 +9,10 @@ from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig
+from models.device.precision import DTYPES, checked_precision, dtype_of_identifier, warn_of_slow_dtype
 from models.download import OnDownload
 from models.language_identifier import load_identifier
 from models.model import Model
-from models.precision import DTYPES, checked_precision, dtype_of_identifier, warn_of_slow_dtype
 
 
 def load_model(

@@ -11,26 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.aligner import Aligner, KnownWords, Span
-from models.batching import batches
 from models.checkpoint import Checkpoint
 from models.config import ConformerConfig, Decoder
-from models.detokenizer import Detokenizer
-from models.device_model import DeviceModel, Waveform
-from models.features import LogMelFeatures
-from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
-from models.language_identifier import LanguageIdentifier
-from models.language_model import read_language_model
-from models.network import Network
-from models.precision import (
+from models.device.precision import (
     DTYPES,
     check_overflow,
     check_range,
     checked_precision,
     default_dtype,
 )
+from models.device_model import DeviceModel, Waveform, batches
+from models.features import LogMelFeatures
+from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
+from models.language_identifier import LanguageIdentifier
+from models.network import Network
 from models.prompt import Prompt
-from models.prompt_writer import PromptWriter, check_unprompted, translates
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
@@ -38,9 +33,13 @@ from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.graphed_look_ahead import GraphedLookAhead
+from models.search.language_model import read_language_model
 from models.search.result import FetchedResult, SearchResult
 from models.spoken_language import LanguageDecision, possible_languages
-from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
+from models.text.aligner import Aligner, KnownWords, Span
+from models.text.detokenizer import Detokenizer
+from models.text.prompt_writer import PromptWriter, check_unprompted, translates
+from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.transcript import Transcript
 from models.writer import Writer
 

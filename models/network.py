@@ -1,21 +1,22 @@
-"""The trained part of a model: its encoder and its heads."""
+"""The trained part of a model, or of a language identifier: its encoder and its heads."""
 
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from models.config import ConformerConfig, EncoderConfig, ModelConfig
-from models.cpu import can_pack
+from models.config import ConformerConfig, EncoderConfig, IdentifierConfig, ModelConfig
+from models.device.cpu import can_pack
+from models.device.packed_linear import PackedLinear, is_worth_packing
+from models.device.quantized_linear import QuantizedLinear, is_worth_quantizing
 from models.encoders.attention import SelfAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.encoders.subsampling import Subsampling
 from models.heads.attention_decoder import AttentionDecoder, DecoderLayer
 from models.heads.ctc import CTCHead
+from models.heads.language import LanguageHead
 from models.heads.transducer import Joint, Predictor
-from models.packed_linear import PackedLinear, is_worth_packing
-from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 
 
 class Network(nn.Module):
@@ -68,6 +69,37 @@ class Network(nn.Module):
     def quantize(self, dtype: torch.dtype) -> None:
         """Prepare inference on a CPU, before the move to ``dtype``: compute the encoder's products in 8 bits."""
         _replace_products(self.encoder, lambda linear: QuantizedLinear(linear, dtype), is_worth_quantizing)
+
+
+class IdentifierNetwork(nn.Module):
+    """An encoder of convolutions, and a head that scores languages."""
+
+    def __init__(self, config: IdentifierConfig) -> None:
+        """Build a network with random weights."""
+        super().__init__()
+        self.encoder = JasperEncoder(config.encoder)
+        self.head = LanguageHead(config)
+
+    @classmethod
+    def without_weights(cls, config: IdentifierConfig) -> "IdentifierNetwork":
+        """Return a network whose tensors have shapes only, to be replaced by loaded ones; this costs no memory."""
+        with torch.device("meta"):
+            return cls(config)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """Return the scores of the labels, [batch, labels], float32.
+
+        Args:
+            features: [batch, mels, frames], in the dtype of the encoder; padding may hold anything.
+            lengths: frames of each row, [batch].
+        """
+        scores: Tensor = self.head(*self.encoder(features, lengths))
+        return scores
+
+    def fold(self) -> None:
+        """Prepare inference: let the encoder's convolutions do the work of its batch norms."""
+        for module in [module for module in self.encoder.modules() if isinstance(module, SubBlock | Shortcut)]:
+            module.fold()
 
 
 def _replace_products(

@@ -5,20 +5,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from models.config import ModelConfig
 from models.graphs.sizes import Sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.prompt import Prompt
-from models.prompt_writer import PromptWriter
 from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
 from models.search.result import UtteranceTokens
-from models.short_utterances import lengths_with_silence, silence_before, with_silence_around
-from models.tokenizers import PromptedVocabulary
+from models.text.prompt_writer import PromptWriter
+from models.text.tokenizers import PromptedVocabulary
+from models.text.written_words import written_words
 from models.transcript import Transcript
-from models.written_words import written_words
 
 
 class Writer:
@@ -75,7 +75,9 @@ class Writer:
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
-        return Recognition(found, lambda rows: [self._text(rows.row(index), pad) for index, pad in enumerate(silence)])
+        return Recognition(
+            found, lambda rows: [self._text(rows.row(index), before) for index, before in enumerate(silence)]
+        )
 
     def _text(self, row: UtteranceTokens, silence: int) -> Transcript:
         """Return the transcript of an utterance with ``silence`` samples of silence before it."""
@@ -89,3 +91,32 @@ class Writer:
             return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
 
         return row.transcript(self._vocabulary.text(row.tokens), written_words(row, self._vocabulary, seconds))
+
+
+def with_silence_around(waveforms: Tensor, lengths: Tensor, least: int) -> tuple[Tensor, Tensor]:
+    """Put short utterances into the middle of ``least`` samples of silence, as NeMo does for Canary.
+
+    Args:
+        waveforms: [batch, samples]; padding may hold anything.
+        lengths: samples of each row, int64 [batch]; an empty row stays empty.
+        least: fewest samples of an utterance.
+
+    Returns:
+        Waveforms of at least ``least`` samples, and their lengths.
+    """
+    before = silence_before(lengths, least)
+    waveforms = pad(waveforms, (0, max(0, least - waveforms.size(1))))
+    source = torch.arange(least, device=lengths.device) - before[:, None]
+    silent = (source < 0) | (source >= lengths[:, None])
+    start = waveforms[:, :least].gather(1, source.clamp(min=0)).masked_fill(silent, 0.0)
+    return torch.cat((start, waveforms[:, least:]), dim=1), lengths_with_silence(lengths, least)
+
+
+def lengths_with_silence(lengths: Tensor, least: int) -> Tensor:
+    """Return the lengths after ``with_silence_around``, int64 [batch]."""
+    return lengths.clamp(min=least).where(lengths > 0, lengths)
+
+
+def silence_before(lengths: Tensor, least: int) -> Tensor:
+    """Return the samples of silence before each utterance, [batch]: half of the missing ones, rounded down."""
+    return ((least - lengths).clamp(min=0) // 2).where(lengths > 0, 0)

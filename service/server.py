@@ -13,7 +13,7 @@ from importlib.metadata import version
 import msgspec
 import uvloop
 
-from models.resources import memory_bytes, processors
+from models.device.resources import memory_bytes, processors
 from service import garbage
 from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy

@@ -26,7 +26,7 @@ from pydantic_settings import (
 
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
-from models.resources import processors
+from models.device.resources import processors
 from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ SHARED = (
     "models.download",
     "models.joining",
     "models.prompt",
-    "models.resources",
+    "models.device.resources",
     "models.scripts",
     "models.seam",
     "models.identified_samples",
@@ -86,6 +87,18 @@ def test_inner_borders_hold(path):
         if relative.startswith(folder + "/"):
             found = {name for name in imports(path) for ban in banned if within(name, ban)}
             assert not found, f"{relative} imports {sorted(found)}"
+
+
+def test_folders_and_files_of_models_are_in_no_circle():
+    imported: dict[str, set[str]] = {}
+    for path in (ROOT / "models").rglob("*.py"):
+        place = path.relative_to(ROOT).parts[1].removesuffix(".py")
+        if place != "__init__":
+            names = {name.split(".")[1] for name in imports(path) if name.startswith("models.")}
+            imported.setdefault(place, set()).update(names - {place})
+    places = {place: names & set(imported) for place, names in imported.items()}
+
+    assert list(TopologicalSorter(places).static_order())
 
 
 def test_only_the_engine_process_imports_torch_in_the_service():

@@ -7,8 +7,8 @@ import sentencepiece
 
 from models.config import PromptConfig
 from models.prompt import DEFAULT_PROMPT, Prompt
-from models.prompt_writer import PromptWriter, required_pieces, with_vocabulary
-from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
+from models.text.prompt_writer import PromptWriter, required_pieces, with_vocabulary
+from models.text.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 
 # NeMo's name of an aggregate vocabulary's first part, which has the special pieces. Here a single part has it too.

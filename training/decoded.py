@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
-from models.resources import memory_bytes
+from models.device.resources import memory_bytes
 from training.student import FRONT_END
 from training.takes import Take
 

@@ -10,11 +10,11 @@ import torch
 import yaml
 from torch import Tensor
 
-from models.checkpoint.errors import CheckpointError
 from models.checkpoint.nemo.config import parse_nemo_config
 from models.checkpoint.nemo.file import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, nemo_names
 from models.config import ModelConfig, TransducerConfig
+from models.errors import CheckpointError
 from models.features import LogMelFeatures
 from training.attention_vocabulary import AttentionVocabulary
 from training.errors import RecipeError

@@ -10,7 +10,7 @@ import torch
 from tqdm import tqdm
 
 from audio.samples import Samples
-from models.tokenizers import WORD_START
+from models.text.tokenizers import WORD_START
 from training.ahead import ahead
 from training.clip import AudioLocation, Clip
 from training.distillation import greedy_labels

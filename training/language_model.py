@@ -1,4 +1,4 @@
-"""Counting and smoothing n-grams of tokens for models/language_model.py.
+"""Counting and smoothing n-grams of tokens for models/search/language_model.py.
 
 Interpolated Kneser-Ney smoothing (Chen and Goodman, 1999) with one discount for each order: an n-gram below the highest
 order counts once for each different token before it. Rare n-grams are left out, and their probability goes to the
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from models.language_model import KIND, MAX_ORDER, vocabulary_digest
+from models.search.language_model import KIND, MAX_ORDER, vocabulary_digest
 from training.errors import TrainingError
 
 Integers = NDArray[np.int64]

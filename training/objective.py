@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, ctc_loss, log_softmax
 
+from models.encoders.masking import valid_positions
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.transducer import Joint, Predictor
-from models.masking import valid_positions
 from training.batch import Batch
 from training.distillation import distillation_loss, hidden_loss
 from training.losses.transducer import transducer_loss

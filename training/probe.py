@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from models.config import ModelConfig
-from models.cpu import processor
-from models.memory import MEMORY_SHARE, is_out_of_memory, leave_room
+from models.device.cpu import processor
+from models.device.memory import MEMORY_SHARE, is_out_of_memory, leave_room
 from training.batch import Batch, BatchTargets
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError

@@ -12,9 +12,9 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 import yaml
 
 from models.checkpoint.document import parse_document
-from models.checkpoint.errors import CheckpointError
 from models.checkpoint.hub_name import hub_name
 from models.checkpoint.location import checkpoint_path
+from models.errors import CheckpointError
 from training.errors import ManifestError, RecipeError
 from training.manifest import manifests_of
 from training.recipe import Recipe

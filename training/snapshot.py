@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from models.memory import is_out_of_memory
+from models.device.memory import is_out_of_memory
 from training.errors import ResumeError, TrainingError
 from training.sampler import Position
 

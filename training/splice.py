@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from audio.samples import Samples
-from models.tokenizers import WORD_START
+from models.text.tokenizers import WORD_START
 from training.decoded import DecodedTakes
 from training.distillation import greedy_spans
 from training.labelling import TeacherPosteriors

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import Checkpoint, read_checkpoint
-from models.checkpoint.errors import CheckpointError
 from models.config import (
     AttentionDecoderConfig,
     BlockConfig,
@@ -25,6 +24,7 @@ from models.config import (
     TransducerConfig,
 )
 from models.encoders.subsampling import Subsampling
+from models.errors import CheckpointError
 from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError

@@ -7,7 +7,7 @@ from typing import Protocol
 import sentencepiece
 
 from models.prompt import DEFAULT_PROMPT, Prompt
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
+from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
 
 

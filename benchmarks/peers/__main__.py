@@ -28,7 +28,7 @@ from benchmarks.peers.peak import encoder_operations, peaks
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
 from models.checkpoint import Checkpoint
-from models.cpu import multiplies_eight_bits_exactly
+from models.device.cpu import multiplies_eight_bits_exactly
 
 _DTYPES = DTYPES | {"int8": torch.int8}
 _PEERS = ("nemo", "transformers", "onnxruntime", "onnx_asr", "sherpa_onnx")

@@ -11,10 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import finished, times_of
 from models.config import ModelConfig
-from models.cpu import can_pack, multiplies_eight_bits_exactly, pack, packed_product
+from models.device.cpu import can_pack, multiplies_eight_bits_exactly, pack, packed_product
+from models.device.packed_linear import PackedLinear
+from models.device.quantized_linear import QuantizedLinear
 from models.network import Network
-from models.packed_linear import PackedLinear
-from models.quantized_linear import QuantizedLinear
 
 # Rows of the product, enough to keep the device busy.
 _ROWS = {"cpu": 1000, "cuda": 24_000}

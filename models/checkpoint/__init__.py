@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from models.checkpoint.checkpoint import Checkpoint, IdentifierCheckpoint
-from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError
 from models.checkpoint.nemo.file import read_nemo, read_nemo_identifier
 from models.checkpoint.transformers.model_folder import read_transformers
+from models.errors import CheckpointError, UnreadableCheckpointError
 
 __all__ = ["Checkpoint", "CheckpointError", "IdentifierCheckpoint", "read_checkpoint", "read_identifier"]
 

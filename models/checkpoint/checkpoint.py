@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from models.config import IdentifierConfig, ModelConfig
-from models.tokenizers import Tokenizer
+from models.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError, UnsafeCheckpointError
+from models.errors import CheckpointError, UnreadableCheckpointError, UnsafeCheckpointError
 
 MAX_DEPTH = 40
 # Configurations hold vocabularies of some ten thousand pieces, up to three times.

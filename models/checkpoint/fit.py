@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from models.checkpoint.errors import TensorMismatchError, shown
+from models.errors import TensorMismatchError, shown
 
 
 class Fit:

@@ -30,9 +30,9 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoSibling
 from tqdm import tqdm
 
-from models.checkpoint.errors import CheckpointError, DownloadError, MissingCheckpointError
 from models.checkpoint.layout import needed_files
 from models.download import OnDownload
+from models.errors import CheckpointError, DownloadError, MissingCheckpointError
 
 log = logging.getLogger("steno.hub")
 # Its log lines go through our handlers; its own would print them a second time, in another format.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from models.checkpoint.errors import UnreadableCheckpointError
+from models.errors import UnreadableCheckpointError
 
 # The files of transformers that are read.
 _TRANSFORMERS_FILES = re.compile(

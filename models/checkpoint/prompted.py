@@ -3,10 +3,10 @@
 import logging
 from dataclasses import replace
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.config import ModelConfig
-from models.prompt_writer import required_pieces, with_vocabulary
-from models.tokenizers import Tokenizer
+from models.errors import UnsupportedValueError
+from models.text.prompt_writer import required_pieces, with_vocabulary
+from models.text.tokenizers import Tokenizer
 
 log = logging.getLogger("steno.models")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValueError, shown
+from models.errors import UnreadableCheckpointError, UnsupportedValueError, shown
 
 _ABSENT = object()
 

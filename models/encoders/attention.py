@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from models.config import ConformerConfig
+from models.device.merged_linear import merged_linear
+from models.encoders.masking import additive_mask
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
-from models.masking import additive_mask
-from models.merged_linear import merged_linear
 
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, glu, silu
 
 from models.config import ConformerConfig
+from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.encoders.attention import (
     RelativeAttention,
     SelfAttention,
@@ -21,7 +22,6 @@ from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.padding import Padding
 from models.encoders.subsampling import Stacking, Subsampling
 from models.kernels import FRAMES_WORTH_A_KERNEL, gated_convolution_on, residual_norm_on, swish_expansion_on
-from models.packed_linear import PackedLinear, is_worth_packing
 
 
 class ConformerEncoder(nn.Module):

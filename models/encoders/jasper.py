@@ -16,7 +16,7 @@ from torch.nn.functional import hardtanh, relu, selu, silu
 
 from models.config import BlockConfig, ConvolutionActivation, JasperConfig, Residual
 from models.encoders.batch_norm import FrameBatchNorm, fold
-from models.masking import valid_positions
+from models.encoders.masking import valid_positions
 
 _ACTIVATIONS: dict[ConvolutionActivation, Callable[[Tensor], Tensor]] = {
     "relu": relu,

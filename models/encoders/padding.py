@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
-from models.masking import valid_positions
+from models.encoders.masking import valid_positions
 
 
 class Padding:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad, relu_
 
 from models.config import ConformerConfig
+from models.device.packed_linear import PackedLinear
+from models.encoders.masking import unpadded, valid_positions
 from models.kernels import DepthwiseHalves, depthwise_halves_on
-from models.masking import unpadded, valid_positions
-from models.packed_linear import PackedLinear
 
 # Features that a CPU processes at a time. With more, images are so large that each call allocates them from the
 # system; with fewer, there are more calls.

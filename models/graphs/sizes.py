@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+from models.device.memory import free_bytes
 from models.graphs.arena import Arena, Layout
-from models.memory import free_bytes
 
 log = logging.getLogger("steno.models")
 

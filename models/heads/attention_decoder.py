@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
 
 from models.config import AttentionDecoderConfig, DecoderActivation
+from models.device.merged_linear import merged_linear
+from models.encoders.masking import additive_mask, valid_positions
 from models.heads.scores import product_of_scores
 from models.kernels import DecoderStep, decoder_step_on
-from models.masking import additive_mask, valid_positions
-from models.merged_linear import merged_linear
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
 _LONGEST_WAVELENGTH = 10_000.0

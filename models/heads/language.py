@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import IdentifierConfig
-from models.masking import valid_positions
+from models.encoders.masking import valid_positions
 
 # A smaller variance counts as this.
 _LEAST_VARIANCE = 1e-10

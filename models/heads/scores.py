@@ -11,7 +11,7 @@ def product_of_scores(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return ``linear(inputs, weight, bias)``, in inference on a GPU as the float32 sums, not rounded to the dtype.
 
     Rounded to bfloat16, scores that differ by less than 1 % are equal, and the lowest index wins. Kernels compare the
-    sums themselves (models/kernels/joint.py), so without this the tokens would depend on whether kernels run. A
+    sums themselves (models/search/fused_joint.py), so without this the tokens would depend on whether kernels run. A
     CPU has no kernels, and no product with results of another dtype: its scores are in the dtype of the weights.
 
     Args:

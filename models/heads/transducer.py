@@ -2,20 +2,19 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from models.cpu import has_lstm
+from models.config import JointActivation
+from models.device.cpu import has_lstm
+from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.heads.scores import scores_of
-from models.packed_linear import PackedLinear, is_worth_packing
 
-Activation = Literal["relu", "tanh", "sigmoid"]
 PredictorState = tuple[Tensor, Tensor]
 
-_ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+_ACTIVATIONS: dict[JointActivation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
 
 class Predictor(nn.Module):
@@ -152,7 +151,7 @@ class Joint(nn.Module):
         width: int,
         vocabulary_size: int,
         durations: tuple[int, ...] = (),
-        activation: Activation = "relu",
+        activation: JointActivation = "relu",
     ) -> None:
         super().__init__()
         if activation not in _ACTIVATIONS:

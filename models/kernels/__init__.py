@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
-from models.memory import is_out_of_memory
+from models.device.memory import is_out_of_memory
 
 Kernel = TypeVar("Kernel")
 

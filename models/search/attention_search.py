@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.device.memory import free_bytes
 from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
-from models.memory import free_bytes
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.graphs.arena import Layout
-from models.language_model import LanguageModel
 from models.search.ctc_alignment import ctc_alignment
+from models.search.language_model import LanguageModel
 from models.search.result import SearchResult
 
 BEAM = 16
@@ -142,7 +142,7 @@ class CtcBeam:
         best = log_probabilities.topk(self._best.size(2) - 1, dim=-1)
 
         frame = torch.arange(frames, device=blank.device)
-        # Not a number, which an overflow gives, has a step too, so that it is found (models/precision.py).
+        # Not a number, which an overflow gives, has a step too, so that it is found (models/device/precision.py).
         has_step = ~(blank >= math.log(_CERTAIN_BLANK)) & (frame < lengths[:, None])
         # A spare column takes the frames without a step.
         step = torch.where(has_step, has_step.cumsum(dim=1) - 1, frames)

@@ -1,11 +1,11 @@
-"""Look-ahead for a GPU, with steps of a few Triton kernels (models/kernels/joint.py, predictor.py)."""
+"""Look-ahead for a GPU, with steps of a few Triton kernels (models/search/fused_joint.py, predictor.py)."""
 
 import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
-from models.kernels.joint import JointKernel, WalkKernel
-from models.kernels.predictor import PredictorKernels
+from models.search.fused_joint import JointKernel, WalkKernel
+from models.search.fused_predictor import PredictorKernels
 from models.search.state import TransducerState
 
 

@@ -10,13 +10,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from models.device.memory import free_bytes
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
-from models.language_model import LanguageModel
-from models.memory import free_bytes
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
 from models.search.drivers.graph import GraphDriver
+from models.search.language_model import LanguageModel
 from models.search.result import FetchedResult
 
 

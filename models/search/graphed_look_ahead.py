@@ -10,11 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from models.device.memory import is_out_of_memory
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
-from models.memory import is_out_of_memory
 from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult

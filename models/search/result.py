@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.host_copy import HostCopy
+from models.device.host_copy import HostCopy
 from models.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")

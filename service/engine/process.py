@@ -27,11 +27,11 @@ from models import (
     load_identifier,
     load_model,
 )
-from models.cpu import processor
+from models.device.cpu import processor
+from models.device.memory import free_after, is_out_of_memory, leave_room
+from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
-from models.memory import free_after, is_out_of_memory, leave_room
-from models.precision import dtype_of_identifier
 from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
-from models.resources import processors
+from models.device.resources import processors
 from service.dispatch.queue import Queue
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from models import CheckpointError, load_identifier, load_model
 from models.config import BlockConfig, FeatureConfig, IdentifierConfig, JasperConfig
+from models.device.host_copy import HostCopy
 from models.heads.language import LanguageHead
-from models.host_copy import HostCopy
 from models.language_identifier import PendingProbabilities
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import PromptError, load_model
-from models.batching import batches
+from models.device_model import batches
 from models.network import Network
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden

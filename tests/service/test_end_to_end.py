@@ -13,7 +13,7 @@ import soundfile
 import torch
 
 from models import load_model
-from models.resources import processors
+from models.device.resources import processors
 from tests.audio.media_files import media
 from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
 

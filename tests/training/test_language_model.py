@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from models.checkpoint.errors import CheckpointError, MissingCheckpointError, UnsupportedValueError
-from models.language_model import KIND, read_language_model, vocabulary_digest
+from models.errors import CheckpointError, MissingCheckpointError, UnsupportedValueError
+from models.search.language_model import KIND, read_language_model, vocabulary_digest
 from training.errors import TrainingError
 from training.language_model import write_language_model
 

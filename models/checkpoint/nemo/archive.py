@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from models.checkpoint.errors import (
+from models.errors import (
     CheckpointError,
     MissingCheckpointError,
     UnreadableCheckpointError,

@@ -3,11 +3,11 @@
 import re
 from typing import cast
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
+from models.errors import UnsupportedValueError
 
 SPECIAL_PART = "spl_tokens"  # the part of an aggregate vocabulary with the special tokens
 

@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.section import Section
+from models.errors import UnsupportedValueError
 
 # What people call some classes that are not supported, for error messages.
 _KNOWN_FAMILIES = {

@@ -8,7 +8,6 @@ for unknown ones that are off. Other sections, such as those of training data, a
 from dataclasses import dataclass
 from typing import Any
 
-from models.checkpoint.errors import OtherPurposeError
 from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.encoder import parse_encoder
@@ -18,6 +17,7 @@ from models.checkpoint.nemo.identifier import CLASS as IDENTIFIER_CLASS
 from models.checkpoint.nemo.root import root_section
 from models.checkpoint.section import Section
 from models.config import ModelConfig
+from models.errors import OtherPurposeError
 
 _MAX_VOCABULARY = 1_000_000
 _MAX_SECONDS = 1_000_000

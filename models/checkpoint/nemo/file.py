@@ -12,12 +12,6 @@ from torch import Tensor
 
 from models.checkpoint.checkpoint import Checkpoint, IdentifierCheckpoint
 from models.checkpoint.document import parse_document
-from models.checkpoint.errors import (
-    CheckpointError,
-    UnreadableCheckpointError,
-    UnsafeCheckpointError,
-    UnsupportedValueError,
-)
 from models.checkpoint.fit import Fit
 from models.checkpoint.nemo.archive import MAX_MEMBER_BYTES, Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
@@ -34,10 +28,15 @@ from models.checkpoint.nemo.names import (
 from models.checkpoint.nemo.tensors import read_tensors
 from models.checkpoint.prompted import prompted
 from models.config import FeatureConfig
+from models.errors import (
+    CheckpointError,
+    UnreadableCheckpointError,
+    UnsafeCheckpointError,
+    UnsupportedValueError,
+)
 from models.heads.attention_decoder import padded_outputs
-from models.identifier_network import IdentifierNetwork
-from models.network import Network
-from models.tokenizers import (
+from models.network import IdentifierNetwork, Network
+from models.text.tokenizers import (
     AggregateTokenizer,
     CharacterTokenizer,
     SentencePieceTokenizer,

@@ -2,12 +2,11 @@
 
 from typing import cast
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
-from models.config import TransducerConfig
-from models.heads.transducer import Activation
+from models.config import JointActivation, TransducerConfig
+from models.errors import UnsupportedValueError
 
 
 def check_ctc(section: Section, width: int) -> None:
@@ -62,7 +61,9 @@ def _predictor(section: Section, defaults: Section) -> tuple[int, int]:
     return width, layers
 
 
-def _joint(section: Section, defaults: Section, encoder_width: int, predictor_width: int) -> tuple[int, Activation]:
+def _joint(
+    section: Section, defaults: Section, encoder_width: int, predictor_width: int
+) -> tuple[int, JointActivation]:
     """Return the width and the activation of the joint."""
     class_name(section, "_target_", ("RNNTJoint",))
     section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
@@ -74,7 +75,7 @@ def _joint(section: Section, defaults: Section, encoder_width: int, predictor_wi
     network.expect("activation", "relu", "tanh", "sigmoid")
     network.ignore("dropout")
     width = network.integer("joint_hidden", defaults.get("joint_hidden"), high=2**14)
-    activation = cast("Activation", network.get("activation", "relu"))
+    activation = cast("JointActivation", network.get("activation", "relu"))
     network.refuse_the_rest_unless_off()
     return width, activation
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch._C import PyTorchFileReader
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 from models.checkpoint.nemo.pickles import shares_tuples
+from models.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 _ZIP_MAGIC = b"PK\x03\x04"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
 from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
@@ -16,9 +15,10 @@ from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_enc
 from models.checkpoint.transformers.front_end import parse_front_end
 from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
 from models.config import Decoder, ModelConfig, TransducerConfig
+from models.errors import UnsupportedValueError
 
 if TYPE_CHECKING:
-    from models.heads.transducer import Activation
+    from models.config import JointActivation
 
 _MAX_VOCABULARY = 1_000_000
 
@@ -138,7 +138,7 @@ def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
         predictor_width=width,
         predictor_layers=root.integer("num_decoder_layers", 2, high=16),
         joint_width=width,
-        activation=cast("Activation", root.get("hidden_act", "relu")),
+        activation=cast("JointActivation", root.get("hidden_act", "relu")),
         durations=durations,
         max_symbols=root.integer("max_symbols_per_step", 10, high=100),
     )

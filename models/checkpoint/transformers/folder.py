@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path, PurePosixPath
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
+from models.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 
 MAX_FILE_BYTES = 32 * 2**30
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, NoReturn
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError
+from models.errors import UnreadableCheckpointError, UnsafeCheckpointError
 
 # A tokenizer of 256,000 pieces has 256,000 numbers, and up to 768,000 merges of two pieces each.
 MAX_VALUES = 3_000_000

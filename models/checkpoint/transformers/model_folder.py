@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from models.checkpoint.checkpoint import Checkpoint
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.fit import Fit
 from models.checkpoint.nemo.names import is_bookkeeping
 from models.checkpoint.prompted import prompted
@@ -21,10 +20,11 @@ from models.checkpoint.transformers.names import transformers_names
 from models.checkpoint.transformers.safetensors_files import read_safetensors
 from models.checkpoint.transformers.tokenizer import parse_tokenizer
 from models.config import AttentionDecoderConfig, EncoderConfig
+from models.errors import UnsupportedValueError
 from models.heads.attention_decoder import position_table
 from models.network import Network
-from models.prompt_writer import END
-from models.tokenizers import Tokenizer
+from models.text.prompt_writer import END
+from models.text.tokenizers import Tokenizer
 
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"

@@ -5,9 +5,9 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 from models.checkpoint.transformers.folder import Folder
 from models.checkpoint.transformers.json_document import parse_json
+from models.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

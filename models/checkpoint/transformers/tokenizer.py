@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValueError, shown
 from models.checkpoint.section import Section
-from models.tokenizers import WORD_START, ByteFallbackTokenizer
+from models.errors import UnreadableCheckpointError, UnsupportedValueError, shown
+from models.text.tokenizers import WORD_START, ByteFallbackTokenizer
 
 # Keys of tokenizer_config.json with tokens that transformers leaves out of texts.
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

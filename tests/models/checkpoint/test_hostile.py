@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from models import CheckpointError, load_model
 from models.checkpoint.document import MAX_DEPTH, MAX_NODES
-from models.checkpoint.errors import (
+from models.checkpoint.nemo.archive import MAX_HEADER_BYTES, MAX_MEMBERS
+from models.errors import (
     MissingCheckpointError,
     TensorMismatchError,
     UnreadableCheckpointError,
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
-from models.checkpoint.nemo.archive import MAX_HEADER_BYTES, MAX_MEMBERS
 from tests.models.checkpoint.nemo_files import (
     CONFIG,
     TOKENIZER,

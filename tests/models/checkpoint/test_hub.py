@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 
 from models import checkpoint_path, load_model, model_id
-from models.checkpoint.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
+from models.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
 from tests.models.checkpoint.hub_stand_in import LONG, NAME, Repository
 from tests.models.checkpoint.nemo_files import archive, golden_members
 from tests.models.checkpoint.transformers_files import folder

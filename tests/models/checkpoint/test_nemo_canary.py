@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError, Prompt, load_model
-from models.checkpoint.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
 from models.checkpoint.nemo.config import parse_nemo_config
 from models.checkpoint.prompted import prompted
-from models.prompt_writer import required_pieces
+from models.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
+from models.text.prompt_writer import required_pieces
 from tests.models.checkpoint import canary_like
 from tests.models.checkpoint.nemo_files import CONFIGS, WEIGHTS, archive, drop, put, refusal, saved
 

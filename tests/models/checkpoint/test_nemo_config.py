@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.config import parse_nemo_config
 from models.config import ConformerConfig, FeatureConfig
+from models.errors import UnsupportedValueError
 from tests.models.checkpoint.nemo_files import CONFIGS, drop, golden_document, put
 
 REFUSED = [

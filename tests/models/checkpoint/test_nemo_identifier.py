@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError, load_identifier
-from models.checkpoint.errors import (
+from models.checkpoint.nemo.identifier import parse_identifier
+from models.errors import (
     MissingCheckpointError,
     TensorMismatchError,
     UnreadableCheckpointError,
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
-from models.checkpoint.nemo.identifier import parse_identifier
-from models.identifier_network import IdentifierNetwork
+from models.network import IdentifierNetwork
 from tests.models.checkpoint.nemo_files import (
     CONFIG,
     WEIGHTS,

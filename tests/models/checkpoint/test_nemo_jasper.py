@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError
-from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.config import parse_nemo_config
 from models.checkpoint.nemo.jasper import parse_jasper
 from models.checkpoint.nemo.names import nemo_names
 from models.checkpoint.section import Section
+from models.errors import UnsupportedValueError
 from models.network import Network
 from tests.models.checkpoint import released_like
 from tests.models.checkpoint.nemo_files import CONFIGS, golden_document, put

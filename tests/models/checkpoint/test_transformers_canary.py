@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from models import CheckpointError, Prompt, load_model
 from models.config import PromptConfig
-from models.prompt_writer import END, required_pieces
+from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
 from tests.models.checkpoint.nemo_files import put
 from tests.models.companions import MARGIN

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from models import load_model
-from models.checkpoint.errors import (
+from models.checkpoint.transformers.json_document import MAX_VALUES
+from models.checkpoint.transformers.safetensors_files import MAX_HEADER_BYTES, MAX_SHARDS
+from models.errors import (
     TensorMismatchError,
     UnreadableCheckpointError,
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
-from models.checkpoint.transformers.json_document import MAX_VALUES
-from models.checkpoint.transformers.safetensors_files import MAX_HEADER_BYTES, MAX_SHARDS
 from tests.models.checkpoint.nemo_files import drop, put, refusal
 from tests.models.checkpoint.transformers_files import (
     INDEX,

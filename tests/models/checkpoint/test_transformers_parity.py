@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models import load_model
-from models.tokenizers import SentencePieceTokenizer
+from models.text.tokenizers import SentencePieceTokenizer
 from tests.models import golden_data as golden
 from tests.models.companions import MARGIN, alone
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from models.encoders.batch_norm import FrameBatchNorm, fold
-from models.masking import valid_positions
+from models.encoders.masking import valid_positions
 
 WIDTH = 3
 

@@ -20,10 +20,10 @@ from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, _attend
 from models.kernels.convolution import _convolve
 from models.kernels.decoder_step import FEW, KEYS, MANY, SLICE, _attend_from_token, _multiply
 from models.kernels.feed_forward import LAUNCHES, _expand
-from models.kernels.joint import SCORES_OF_FEW, SCORES_OF_MANY, _score_tile, _walk
-from models.kernels.predictor import UNITS_OF_FEW, UNITS_OF_MANY, _lstm_layer, _project
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
+from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, _score_tile, _walk
+from models.search.fused_predictor import UNITS_OF_FEW, UNITS_OF_MANY, _lstm_layer, _project
 from training.losses.kernels.fold import _fold
 from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh

@@ -16,12 +16,12 @@ from models.search.state import TransducerState
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.kernels import joint as joint_kernels
-from models.kernels import predictor as predictor_kernels
-from models.kernels.joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
-from models.kernels.predictor import UNITS_OF_FEW, UNITS_OF_MANY, PredictorKernels
 from models.kernels.tiles import Tile, chosen_tile
+from models.search import fused_joint as joint_kernels
+from models.search import fused_predictor as predictor_kernels
+from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
 from models.search.fused_look_ahead import FusedLookAhead
+from models.search.fused_predictor import UNITS_OF_FEW, UNITS_OF_MANY, PredictorKernels
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}

@@ -12,10 +12,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from models.language_model import read_language_model
 from models.search.ctc import ctc_greedy
 from models.search.ctc_alignment import ctc_alignment
 from models.search.ctc_beam import ctc_beam
+from models.search.language_model import read_language_model
 from training.language_model import write_language_model
 
 PIECES = ("a", "b", "c")

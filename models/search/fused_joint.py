@@ -1,7 +1,8 @@
 """The joint's part of a step of look-ahead (models/search/look_ahead.py), in two kernels: scores, and choices.
 
 In plain operations a step is some fifty kernels, each faster than its launch. These, and those of the predictor
-(models/kernels/predictor.py), keep intermediate values in registers, and never write the logits. All sums are float32.
+(models/search/fused_predictor.py), keep intermediate values in registers, and never write the logits. All sums are
+float32.
 
 A row is an utterance of the batch. Tiles of scores that no row needs, because it is finished or empty, are skipped.
 """

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.search.ctc_alignment import ctc_alignment
 from models.search.result import UtteranceTokens
-from models.timestamps import lasts
-from models.tokenizers import SentencePieceTokenizer, Vocabulary
+from models.text.timestamps import lasts
+from models.text.tokenizers import SentencePieceTokenizer, Vocabulary
 
 Span = tuple[float | None, float | None]
 

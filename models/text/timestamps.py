@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from models.search.result import UtteranceTokens
-from models.tokenizers import Vocabulary
+from models.text.tokenizers import Vocabulary
 from models.transcript import Word
 
 _SPACE = " "

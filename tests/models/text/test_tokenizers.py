@@ -7,7 +7,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.tokenizers import (
+from models.text.tokenizers import (
     ByteFallbackTokenizer,
     CharacterTokenizer,
     SentencePieceTokenizer,

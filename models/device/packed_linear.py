@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from models.cpu import fuses_swish_well, pack, packed_product
+from models.device.cpu import fuses_swish_well, pack, packed_product
 
 Activation = Literal["none", "relu", "swish"]
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.search.result import UtteranceTokens
-from models.tokenizers import PromptedVocabulary
-from models.written_words import written_words
+from models.text.tokenizers import PromptedVocabulary
+from models.text.written_words import written_words
 
 PIECES = ("<|nospeech|>", "<pad>", "<|en|>", "<|0|>", "<|7|>", "<|12|>", "▁the", "▁fer", "ry", ".", "▁", "▁?")
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from models import load_model
-from models.cpu import multiplies_eight_bits_exactly
+from models.device.cpu import multiplies_eight_bits_exactly
+from models.device.quantized_linear import QuantizedLinear, is_worth_quantizing
 from models.network import _replace_products
-from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 from tests.models import golden_data as golden
 
 in_eight_bits = pytest.mark.skipif(
@@ -44,7 +44,7 @@ def test_they_are_the_products_of_what_was_rounded(rows, frames, widths, bias, s
     linear, inputs = nn.Linear(*widths, bias=bias), scale * torch.randn(rows, frames, widths[0])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("models.quantized_linear._FRAMES", at_once)
+        patch.setattr("models.device.quantized_linear._FRAMES", at_once)
         found = QuantizedLinear(linear)(inputs)
 
     wanted = by_hand(linear, inputs)
@@ -119,7 +119,7 @@ def test_only_large_products_are_rounded():
 @in_eight_bits
 @pytest.mark.parametrize("activations", [torch.float32, torch.bfloat16])
 def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch):
-    monkeypatch.setattr("models.quantized_linear._LEAST_WEIGHTS", 1)
+    monkeypatch.setattr("models.device.quantized_linear._LEAST_WEIGHTS", 1)
     monkeypatch.setattr("models.model.default_dtype", lambda _: activations)
     clips = [golden.clip(name) for name in golden.CLIPS]
     exact, rounded = (load_model(MODEL, dtype=dtype) for dtype in (torch.float32, torch.int8))
@@ -148,7 +148,7 @@ def test_models_without_8_bit_products_are_refused(name, device, message):
 
 
 def test_a_processor_without_such_products_says_so(monkeypatch):
-    monkeypatch.setattr("models.precision.multiplies_eight_bits_exactly", lambda: False)
+    monkeypatch.setattr("models.device.precision.multiplies_eight_bits_exactly", lambda: False)
 
     with pytest.raises(ValueError, match="VNNI"):
         load_model(MODEL, dtype=torch.int8)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from models.cpu import gain_of_bfloat16, gain_of_float16, multiplies_eight_bits_exactly
+from models.device.cpu import gain_of_bfloat16, gain_of_float16, multiplies_eight_bits_exactly
 
 log = logging.getLogger("steno.models")
 

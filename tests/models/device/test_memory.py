@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from models.memory import free_after, free_bytes, is_out_of_memory, leave_room
+from models.device.memory import free_after, free_bytes, is_out_of_memory, leave_room
 
 
 def test_too_little_memory_is_told_from_other_errors():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import load_model
-from models.aligner import Aligner, KnownWords
-from models.tokenizers import CharacterTokenizer, Vocabulary
+from models.text.aligner import Aligner, KnownWords
+from models.text.tokenizers import CharacterTokenizer, Vocabulary
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
 from tests.models.checkpoint.nemo_files import canary_with_aligner

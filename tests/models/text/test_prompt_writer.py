@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from models import Prompt, PromptError
 from models.config import PromptConfig
-from models.prompt_writer import PromptWriter, check_unprompted, required_pieces, translates, with_vocabulary
+from models.text.prompt_writer import PromptWriter, check_unprompted, required_pieces, translates, with_vocabulary
 
 LANGUAGES = ("en", "de", "es", "fr")
 CONFIG = PromptConfig("canary", LANGUAGES, "en", timestamps=False)

@@ -5,8 +5,8 @@ import torch
 
 from models import Float16OverflowError, Model, default_dtype, load_model
 from models.checkpoint import read_checkpoint
+from models.device.precision import checked_precision, exact_products, round_products, warn_of_slow_dtype
 from models.network import Network
-from models.precision import checked_precision, exact_products, round_products, warn_of_slow_dtype
 from tests.models import canary
 from tests.models import golden_data as golden
 
@@ -18,7 +18,7 @@ FLOAT16_ENCODER = 1e-2  # of the largest value; bfloat16 keeps three bits less (
     ("gain", "dtype"), [(10.0, torch.bfloat16), (2.0, torch.bfloat16), (1.0, torch.float32), (0.1, torch.float32)]
 )
 def test_a_cpu_takes_bfloat16_where_its_products_are_fast(gain, dtype, monkeypatch):
-    monkeypatch.setattr("models.precision.gain_of_bfloat16", lambda: gain)
+    monkeypatch.setattr("models.device.precision.gain_of_bfloat16", lambda: gain)
 
     assert default_dtype(torch.device("cpu")) == dtype
 
@@ -79,8 +79,8 @@ def test_another_precision_is_refused_with_the_names_of_those_that_there_are(wan
     ],
 )
 def test_a_dtype_that_is_slow_here_runs_with_one_warning(gain, dtype, warnings, monkeypatch, caplog):
-    monkeypatch.setattr("models.precision.gain_of_bfloat16", lambda: gain)
-    monkeypatch.setattr("models.precision.gain_of_float16", lambda: gain)
+    monkeypatch.setattr("models.device.precision.gain_of_bfloat16", lambda: gain)
+    monkeypatch.setattr("models.device.precision.gain_of_float16", lambda: gain)
 
     model = load_model(MODEL, dtype=dtype)
 

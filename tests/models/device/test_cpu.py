@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.cpu import can_pack, gain, has_lstm, multiplies_eight_bits_exactly, pack, packed_product, processor
+from models.device.cpu import can_pack, gain, has_lstm, multiplies_eight_bits_exactly, pack, packed_product, processor
 from models.heads.transducer import Predictor
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -98,7 +98,7 @@ def test_a_predictor_is_trained_where_there_is_no_lstm_of_the_dtype(exists, monk
 SHAPES = """
 import ctypes
 import torch
-from models.cpu import can_pack, pack, packed_product
+from models.device.cpu import can_pack, pack, packed_product
 
 class Heap(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena free fast mapped bytes most small used unused top".split()]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.resources import limit_threads, memory_bytes, processors
+from models.device.resources import limit_threads, memory_bytes, processors
 
 ALLOWED = len(os.sched_getaffinity(0))
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -66,7 +66,7 @@ def test_what_is_no_limit_is_none(tmp_path, limit):
 def test_without_control_groups_affinity_alone_counts(tmp_path):
     program = """
 import os
-from models.resources import processors
+from models.device.resources import processors
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 print(processors())
 """

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.detokenizer import Detokenizer
 from models.search.result import FlatRows
-from models.tokenizers import (
+from models.text.detokenizer import Detokenizer
+from models.text.tokenizers import (
     AggregateTokenizer,
     ByteFallbackTokenizer,
     CharacterTokenizer,

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.search.result import UtteranceTokens
-from models.timestamps import words
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
+from models.text.timestamps import words
+from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 CHARACTERS = Vocabulary(CharacterTokenizer([" ", *"abcdefghijklmnopqrstuvwxyz", "'", "."]))

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from models.checkpoint.errors import MissingCheckpointError, UnreadableCheckpointError, UnsupportedValueError
+from models.errors import MissingCheckpointError, UnreadableCheckpointError, UnsupportedValueError
 
 KIND = "steno n-grams 1"
 MAX_ORDER = 8

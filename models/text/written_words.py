@@ -7,7 +7,7 @@ that name encoder frames, such as ``<|12|>``; otherwise the times of words are n
 from collections.abc import Callable, Iterator, Sequence
 
 from models.search.result import UtteranceTokens
-from models.tokenizers import PromptedVocabulary
+from models.text.tokenizers import PromptedVocabulary
 from models.transcript import Word
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.short_utterances import silence_before, with_silence_around
+from models.writer import silence_before, with_silence_around
 
 
 @given(

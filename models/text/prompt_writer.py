@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from models.config import PromptConfig
 from models.prompt import ENGLISH, Prompt, PromptError
-from models.tokenizers import PromptTokenizer
+from models.text.tokenizers import PromptTokenizer
 
 END = "<|endoftext|>"
 

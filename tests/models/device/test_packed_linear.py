@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.functional import relu, silu
 
 from models import load_model
-from models.cpu import can_pack
+from models.device.cpu import can_pack
+from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.network import _replace_products
-from models.packed_linear import PackedLinear, is_worth_packing
 from tests.models import golden_data as golden
 
 WIDE = 512
@@ -76,7 +76,7 @@ def test_what_cannot_be_packed_keeps_its_products(dtype, monkeypatch):
 def test_a_model_finds_the_same_tokens(name, monkeypatch):
     clips = [golden.clip(clip) for clip in golden.CLIPS]
     ordinary = load_model(golden.GOLDEN / name / "model.nemo")
-    monkeypatch.setattr("models.packed_linear._LEAST_WEIGHTS", 1)
+    monkeypatch.setattr("models.device.packed_linear._LEAST_WEIGHTS", 1)
 
     packed = load_model(golden.GOLDEN / name / "model.nemo")
 
@@ -91,7 +91,7 @@ def test_a_model_finds_the_same_tokens(name, monkeypatch):
 @pytest.mark.parametrize("well", [True, False])
 @torch.no_grad()
 def test_swish_is_applied_where_it_is_fast(well, monkeypatch):
-    monkeypatch.setattr("models.packed_linear.fuses_swish_well", lambda: well)
+    monkeypatch.setattr("models.device.packed_linear.fuses_swish_well", lambda: well)
     linear, inputs = nn.Linear(WIDE, WIDE), torch.randn(9, WIDE)
 
     packed = PackedLinear.of(linear, "swish")

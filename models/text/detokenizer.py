@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from models.search.result import FlatRows
-from models.timestamps import lasts, words
-from models.tokenizers import Vocabulary
+from models.text.timestamps import lasts, words
+from models.text.tokenizers import Vocabulary
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 
 Bools = npt.NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""What a device can do: precisions, memory, processors, and layouts of weights that it multiplies fast."""
