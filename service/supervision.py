@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from audio.descriptor import unnamed_file
+from service.shared_audio import shared_file
 
 # In a row; then the machine or the configuration is at fault, and the service ends, so that its orchestrator knows.
 _MOST_FAILED_STARTS = 5
@@ -50,7 +50,7 @@ async def started(
         ours, theirs = socket.socketpair()
         if_it_fails.enter_context(ours)
         with theirs:
-            memory = unnamed_file()
+            memory = shared_file()
             if_it_fails.callback(os.close, memory)
             descriptors = {"--socket": theirs.fileno(), "--memory": memory, **(inherited or {})}
             process = await asyncio.create_subprocess_exec(

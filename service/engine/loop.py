@@ -31,7 +31,7 @@ from audio.samples import Samples
 from models.download import OnDownload
 from models.prompt import Prompt
 from service import logs
-from service.engine.channel import EngineChannel
+from service.channel import BlockingChannel
 from service.engine.download import DownloadReport
 from service.engine.protocol import (
     Answers,
@@ -47,9 +47,10 @@ from service.engine.protocol import (
     Stop,
     ToEngine,
     Unload,
+    to_engine,
 )
-from service.engine.staging import StagingView
 from service.priorities import give_way
+from service.shared_audio import ArenaView
 
 HEARTBEAT_SECONDS = 1.0
 # Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. The main
@@ -149,10 +150,10 @@ def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
     if kind == "cpu" or (kind == "auto" and not finds_gpu()):
         give_way()
     keep_interpreter_free()
-    channel = EngineChannel(socket.socket(fileno=arguments.socket))
+    channel = BlockingChannel(socket.socket(fileno=arguments.socket), to_engine)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
-        status = Loop(channel, StagingView(arguments.memory), load, started).run()
+        status = Loop(channel, ArenaView(arguments.memory), load, started).run()
     except OSError:
         status = 0  # the front is gone
     sys.stderr.flush()
@@ -166,7 +167,7 @@ def keep_interpreter_free() -> None:
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
 
 
-def _beat(channel: EngineChannel) -> None:
+def _beat(channel: BlockingChannel[ToEngine]) -> None:
     while True:
         try:
             channel.send(Heartbeat())
@@ -212,7 +213,7 @@ class Loop:
 
     Args:
         channel: the channel to the front.
-        staging: the memory with the audio of batches.
+        arena: the memory with the audio of batches.
         loader: loads a model.
         started: monotonic time at which the process began; the first model's loading time counts from there.
         clock: monotonic seconds.
@@ -220,15 +221,15 @@ class Loop:
 
     def __init__(
         self,
-        channel: EngineChannel,
-        staging: StagingView,
+        channel: BlockingChannel[ToEngine],
+        arena: ArenaView,
         loader: Loader,
         started: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._channel = channel
-        self._staging = staging
+        self._arena = arena
         self._loader = loader
         self._started: float | None = started
         self._inbox: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
@@ -267,7 +268,7 @@ class Loop:
         if recognizer is None:
             return _Received(batch)
         try:
-            return _Received(batch, recognizer, recognizer.collate([self._staging.read(item) for item in batch.items]))
+            return _Received(batch, recognizer, recognizer.collate([self._arena.read(item) for item in batch.items]))
         except Exception as error:  # noqa: BLE001  # the main thread reports it
             return _Received(batch, recognizer, error)
 

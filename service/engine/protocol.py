@@ -1,7 +1,7 @@
 """The protocol between the front process and an engine process.
 
 Messages are small frozen structs, sent as MessagePack frames over a socket pair. Audio is not in them: the front writes
-it once into memory that both processes map (`staging`), and a `Batch` says where.
+it once into memory that both processes map (`service.shared_audio`), and a `Batch` says where.
 
     front  -> engine   Load, Unload, Batch, Stop
     engine -> front    Heartbeat, Downloading, Ready, LoadFailure, Result, Failure
@@ -13,12 +13,20 @@ messages, and meanwhile answers batches for loaded models.
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript
+from service.shared_audio import Item
+
+# Bounds of what an engine says: the front sizes its queue, its memory and its waits by them. None admits NaN.
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+BatchSeconds = Annotated[float, msgspec.Meta(gt=0, le=1e5)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
@@ -62,13 +70,6 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
     """A model to unload, if it is loaded. A later batch for it fails; no caller waits for that."""
 
     model: str
-
-
-class Item(msgspec.Struct, frozen=True, array_like=True):
-    """One utterance of a batch: the place of its samples in the staging memory."""
-
-    offset: int  # in samples (float32) from the start of the memory
-    samples: int
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -141,7 +142,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     decoders: list[str] = []
     languages: list[str] | None = None
     default_language: str | None = None
-    piece_seconds: float | None = None
+    piece_seconds: Positive | None = None
     vocabulary: Vocabulary | None = None
     capabilities: Capabilities = Capabilities()
 
@@ -174,14 +175,14 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     model: str
     info: ModelInfo
     token_bytes: list[bytes]
-    sample_rate: int
-    batch_seconds: float
-    slots: int
-    rtfx: float
-    weight_bytes: int
-    load_seconds: float
-    warmup_seconds: float
-    padded_seconds: list[float] = []
+    sample_rate: Annotated[int, msgspec.Meta(ge=1_000, le=384_000)]
+    batch_seconds: BatchSeconds
+    slots: Annotated[int, msgspec.Meta(ge=1, le=8)]
+    rtfx: Positive
+    weight_bytes: Count
+    load_seconds: NotNegative
+    warmup_seconds: NotNegative
+    padded_seconds: list[BatchSeconds] = []
     checkpoint: str | None = None
     identity: str | None = None
     graphs: dict[str, dict[str, int]] = {}
@@ -196,8 +197,8 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 
     number: int
     answers: Answers
-    infer_seconds: float
-    padded_seconds: float  # count x padded length
+    infer_seconds: NotNegative
+    padded_seconds: NotNegative  # count x padded length
 
 
 class FailureKind(StrEnum):
@@ -230,9 +231,12 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 class Downloading(msgspec.Struct, frozen=True, tag=True):
     """The checkpoint is being downloaded, so the timeout of loading has not begun; sent while bytes arrive."""
 
-    done_bytes: int
-    total_bytes: int | None
+    done_bytes: Count
+    total_bytes: Count | None
 
 
 ToEngine = Load | Unload | Batch | Stop
 FromEngine = Heartbeat | Downloading | Ready | LoadFailure | Result | Failure
+
+to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)

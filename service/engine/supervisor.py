@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import StrEnum
 from typing import Protocol
@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from audio.samples import Samples
-from service.engine.channel import FrontChannel
+from service.channel import Channel
 from service.engine.protocol import (
     Batch,
     Downloading,
@@ -27,8 +27,9 @@ from service.engine.protocol import (
     Result,
     Stop,
     Unload,
+    from_engine,
 )
-from service.engine.staging import Staging
+from service.shared_audio import Arena
 from service.supervision import Restarts, end, kill, started
 from service.threads import in_thread
 
@@ -44,7 +45,6 @@ _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
 _FEW_SAMPLES = 1 << 19  # 2 MB, which take less time to copy than another thread takes to start
-_SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
 
 
 class EngineStartError(RuntimeError):
@@ -91,7 +91,7 @@ class Engine:
         self,
         name: str,
         process: asyncio.subprocess.Process,
-        channel: FrontChannel,
+        channel: Channel[FromEngine],
         memory: int,
         writing: Executor,
         clock: Callable[[], float],
@@ -105,12 +105,12 @@ class Engine:
         self.start_failure: str | None = None
         self._clock = clock
         self._load_began = self._last_message = clock()
-        self._memory = memory
+        self._arena = Arena(memory)
         self._writing = writing
-        self._staging: Staging | None = None
         self._loading: set[str] = set()
         self._slot_seconds = 0.0
         self._outstanding: dict[int, float] = {}
+        self._places: dict[int, int] = {}  # of the samples of a batch, by its number
 
     @property
     def free_slots(self) -> int:
@@ -129,13 +129,9 @@ class Engine:
         self.channel.send(Unload(model))
 
     def become_ready(self, ready: Ready, longest_seconds: float) -> None:
-        """Size the staging memory by the announced budget; batches for the model may be sent from now on."""
+        """Note what a model that is loaded can do; batches for it may be sent from now on."""
         self.end_load(ready.model)
         self._slot_seconds = max(self._slot_seconds, ready.batch_seconds, longest_seconds)
-        slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
-        if self._staging is None:
-            self._staging = Staging(self._memory, ready.slots, slot_samples)
-        self._staging.grow(slot_samples)
         self.models[ready.model] = ready
 
     def end_load(self, model: str) -> None:
@@ -143,13 +139,11 @@ class Engine:
         self._loading.discard(model)
         self._load_began = self._clock()
 
-    async def messages(self) -> AsyncIterator[FromEngine]:
-        """Yield its messages, each of which ends a silence, until the channel ends."""
-        async for message in self.channel.messages():
-            self.end_silence()
-            if isinstance(message, Downloading):
-                self._load_began = self._last_message
-            yield message
+    def note_message(self, message: FromEngine) -> None:
+        """Note a message, which ends a silence."""
+        self.end_silence()
+        if isinstance(message, Downloading):
+            self._load_began = self._last_message
 
     def end_silence(self) -> None:
         """Count its silence from now."""
@@ -177,17 +171,17 @@ class Engine:
         Whatever it raises, the batch was not sent, and its slot is free again.
 
         Raises:
-            ValueError: if the batch has no room.
+            OSError: if the shared memory cannot grow.
         """
-        staging = self._staging
-        assert staging is not None
         try:
+            items = self._arena.reserve([len(samples) for samples in utterances])
+            self._places[batch.number] = items[0].offset
             if sum(map(len, utterances)) <= _FEW_SAMPLES:
-                items = staging.write(batch.number, utterances)
+                self._arena.write(items, utterances)
             else:  # in a thread, because copying a GPU's batch of a hundred megabytes would block the event loop
-                items = await in_thread(self._writing, lambda: staging.write(batch.number, utterances))
+                await in_thread(self._writing, lambda: self._arena.write(items, utterances))
         except Exception:
-            del self._outstanding[batch.number]
+            self.answered(batch.number)
             raise
         self.channel.send(msgspec.structs.replace(batch, items=items))
 
@@ -197,11 +191,9 @@ class Engine:
 
     def answered(self, number: int) -> bool:
         """Free the slot of a batch; False if it was not outstanding here."""
-        if self._outstanding.pop(number, None) is None:
-            return False
-        assert self._staging is not None
-        self._staging.free(number)
-        return True
+        if (place := self._places.pop(number, None)) is not None:
+            self._arena.free(place)
+        return self._outstanding.pop(number, None) is not None
 
     def is_stuck(self, timeout: float) -> bool:
         """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
@@ -223,7 +215,7 @@ class Engine:
     def release(self) -> None:
         """Close the socket and the memory."""
         self.channel.close()
-        os.close(self._memory)
+        self._arena.close()
 
 
 class EngineListener(Protocol):
@@ -366,8 +358,9 @@ class Supervisor:
 
     async def _start(self) -> Engine:
         async with started(self._command, environment=_environment()) as child:
-            channel = await FrontChannel.open(child.connection)
-        engine = Engine(self._device, child.process, channel, child.memory, self._writing, self._clock)
+            channel = Channel(from_engine)
+            engine = Engine(self._device, child.process, channel, child.memory, self._writing, self._clock)
+            await channel.open(child.connection, lambda message: self._handle(engine, message))
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
             engine.load(load)
@@ -378,8 +371,7 @@ class Supervisor:
         """Handle the engine's messages until it is gone; return why."""
         watchdog = asyncio.create_task(self._kill_when_stuck(engine))
         try:
-            async for message in engine.messages():
-                self._handle(engine, message)
+            await engine.channel.lost
         finally:
             watchdog.cancel()
             # The stream ends when the process does; a process that lives on without it is of no use.
@@ -390,6 +382,7 @@ class Supervisor:
         return engine.loss
 
     def _handle(self, engine: Engine, message: FromEngine) -> None:
+        engine.note_message(message)
         match message:
             case Heartbeat():
                 self._listener.engine_heartbeat(engine)

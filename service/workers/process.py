@@ -17,6 +17,7 @@ import msgspec
 import uvloop
 
 from service import garbage, logs
+from service.channel import Channel
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog
 from service.http.access import Access, Key
@@ -27,9 +28,9 @@ from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measur
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.settings import Settings
+from service.shared_audio import Arena
 from service.threads import in_thread_if_possible
 from service.tracing import tracer
-from service.workers.arena import Arena
 from service.workers.forwarding import Forwarder, WorkerApp
 from service.workers.protocol import (
     Answered,
@@ -50,10 +51,10 @@ from service.workers.protocol import (
     Start,
     ToWorker,
     WantBody,
+    to_worker,
 )
 from service.workers.remote import Calls, RemoteCore, RemoteModels, RemoteQueue
 from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedOutlook, SharedRequestCounts
-from service.workers.stream import Stream, to_worker
 from service.workers.totals import snapshot
 
 _SNAPSHOT_SECONDS = 1.0
@@ -180,20 +181,20 @@ async def _main(args: argparse.Namespace) -> None:
         else:
             early.append(message)
 
-    stream = Stream(to_worker)
-    await stream.open(socket.socket(fileno=args.socket), handle)
-    stream.lost.add_done_callback(_exit)
+    channel = Channel(to_worker)
+    await channel.open(socket.socket(fileno=args.socket), handle)
+    channel.lost.add_done_callback(_exit)
     start = await begun
     settings = Settings(**msgspec.json.decode(start.settings))
     shared = SharedCounts(args.counts, settings.http_processes + 1, start.row)
-    ours = _Worker(settings, shared, Arena(args.memory), Calls(stream.send), socket.socket(fileno=args.listener))
+    ours = _Worker(settings, shared, Arena(args.memory), Calls(channel.send), socket.socket(fileno=args.listener))
     for message in early:
         ours.handle(message)
     worker.append(ours)
     await ours.run()
-    stream.lost.remove_done_callback(_exit)
-    stream.close()
-    await stream.lost
+    channel.lost.remove_done_callback(_exit)
+    channel.close()
+    await channel.lost
 
 
 def _exit(_: "asyncio.Future[None]") -> None:

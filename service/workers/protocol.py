@@ -1,7 +1,7 @@
 """The protocol between the main process, which has the dispatcher, and a worker, which has HTTP.
 
 Messages are small structs, sent as MessagePack frames over a socket pair. Audio is not in them: a worker writes it once
-into memory that both processes map (`arena`), and the dispatcher's staging reads it there.
+into memory that both processes map (`service.shared_audio`).
 
 A worker numbers what it asks for. The main process answers each `GetOrLoad`, `Accept`, `AcquireRoom`, `UseKey` and
 `UseAudio` once, and holds what it granted until the worker sends `End`; each `Grow` once, for which the `End` of the
@@ -17,6 +17,7 @@ from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Ready
+from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
 MetricSamples = list[MetricSample]
@@ -99,8 +100,7 @@ class PartEntry(msgspec.Struct, frozen=True, array_like=True):
     """A part of a recording; see `service.dispatch.utterance.Part`.
 
     Attributes:
-        offset: place of its samples in the memory, in samples.
-        samples: number of them.
+        place: of its samples in the memory.
         share: seconds of the recording that it answers for.
         caller: who takes turns with others.
         seconds_left: until the answer is needed; None: no deadline.
@@ -109,8 +109,7 @@ class PartEntry(msgspec.Struct, frozen=True, array_like=True):
         traceparent: of its request, if it is traced.
     """
 
-    offset: int
-    samples: int
+    place: Item
     share: float
     caller: str
     seconds_left: float | None
@@ -367,4 +366,5 @@ ToWorker = (
     | ResponsePiece
     | ForwardEnded
 )
-Message = FromWorker | ToWorker
+from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

@@ -14,8 +14,8 @@ from service.dispatch.utterance import Part
 from service.http.allowance import Allowance, KeyLimits
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
+from service.shared_audio import Arena
 from service.tracing import current
-from service.workers.arena import Arena
 from service.workers.errors import error_of
 from service.workers.protocol import (
     Accept,
@@ -286,17 +286,15 @@ class RemoteRecording:
         left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
         trace = current()
         traceparent = None if trace is None else str(trace.traceparent)
-        offset = self.arena.put(part.samples)
-        return PartEntry(
-            *(offset, len(part.samples), part.share, str(part.caller), left, part.lane, part.prompt, traceparent)
-        )
+        place = self.arena.put(part.samples)
+        return PartEntry(place, part.share, str(part.caller), left, part.lane, part.prompt, traceparent)
 
     async def _reply(self, message: Transcribe | Identify) -> Reply:
         """Send a message about a part, wait for the reply, and free its samples."""
         reply = self.calls.begin(message)
         # The main process replies in any case, and reads the samples no more, unless the part was withdrawn while its
         # batch was written to the staging; then its transcript is dropped.
-        reply.add_done_callback(lambda _: self.arena.free(message.part.offset))
+        reply.add_done_callback(lambda _: self.arena.free(message.part.place.offset))
         try:
             return await asyncio.shield(reply)
         except asyncio.CancelledError:

@@ -14,10 +14,9 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import DispatchError, OverloadedError
 from service.dispatch.queue import LocalRecording
 from service.dispatch.utterance import Part
-from service.engine.protocol import Item
-from service.engine.staging import StagingView
 from service.http.access import Access
 from service.http.errors import RequestError
+from service.shared_audio import ArenaView
 from service.tracing import Trace, Traceparent, under
 from service.workers.errors import failed
 from service.workers.forwarding import ForwardedRequest
@@ -87,7 +86,7 @@ class Session:
 
     def __init__(self, main: MainProcess, memory: int, send: Callable[[ToWorker], None]) -> None:
         self._main = main
-        self._arena = StagingView(memory)
+        self._arena = ArenaView(memory)
         self._send = send
         self._loop = asyncio.get_running_loop()
         # By the number of the worker's call:
@@ -211,7 +210,7 @@ class Session:
         return LanguageProbabilities(message.call, probabilities)
 
     def _part(self, entry: PartEntry) -> Part:
-        samples = self._arena.read(Item(entry.offset, entry.samples))
+        samples = self._arena.read(entry.place)
         deadline = None if entry.seconds_left is None else self._loop.time() + entry.seconds_left
         return Part(samples, entry.share, entry.caller, deadline, entry.lane, entry.prompt)
 

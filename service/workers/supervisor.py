@@ -9,16 +9,26 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audio.descriptor import unnamed_file
+from service.channel import Channel
 from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.metrics import Metrics
 from service.settings import Settings
+from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
-from service.workers.protocol import Finish, FromWorker, KeyEntry, Keys, ModelEntry, Models, Start, ToWorker
+from service.workers.protocol import (
+    Finish,
+    FromWorker,
+    KeyEntry,
+    Keys,
+    ModelEntry,
+    Models,
+    Start,
+    ToWorker,
+    from_worker,
+)
 from service.workers.session import MainProcess, Session
 from service.workers.shared_counts import SharedCounts
-from service.workers.stream import Stream, from_worker
 from service.workers.totals import Totals
 
 log = logging.getLogger("steno.workers")
@@ -48,7 +58,7 @@ class _RunningWorker:
     """
 
     process: asyncio.subprocess.Process
-    stream: Stream[FromWorker]
+    channel: Channel[FromWorker]
     session: Session
     memory: int
     is_stuck: bool = False
@@ -70,7 +80,7 @@ class WorkerSupervisor:
         self._keys = keys
         self._arguments = arguments
         self._processes = settings.http_processes + 1
-        self._counts_file = unnamed_file()
+        self._counts_file = shared_file()
         self.counts = SharedCounts(self._counts_file, self._processes, 0)
         self._totals = Totals(metrics.registry)
         self._workers: dict[int, _RunningWorker] = {}
@@ -168,9 +178,9 @@ class WorkerSupervisor:
             await restarts.pause_for_room()
             return None  # it is tried for as long as it takes
         try:
-            await worker.stream.lost
+            await worker.channel.lost
         finally:
-            worker.stream.close()
+            worker.channel.close()
             del self._workers[row]
             self._totals.retire(worker.session.metrics)  # at once, or sums would lack its counts meanwhile
             await worker.session.close()
@@ -198,15 +208,15 @@ class WorkerSupervisor:
             [sys.executable, "-P", "-m", _MODULE, *self._arguments],
             {"--listener": listener.fileno(), "--counts": self._counts_file},
         ) as child:
-            stream = Stream(from_worker)
-            session = Session(main, child.memory, stream.send)
-            await stream.open(child.connection, session.handle)
-        worker = self._workers[row] = _RunningWorker(child.process, stream, session, child.memory)
-        stream.send(Start(self._settings.model_dump_json().encode(), row))
-        stream.send(self._key_message())
-        stream.send(self._models_message())
+            channel = Channel(from_worker)
+            session = Session(main, child.memory, channel.send)
+            await channel.open(child.connection, session.handle)
+        worker = self._workers[row] = _RunningWorker(child.process, channel, session, child.memory)
+        channel.send(Start(self._settings.model_dump_json().encode(), row))
+        channel.send(self._key_message())
+        channel.send(self._models_message())
         if self._finishing.is_set():
-            stream.send(Finish())
+            channel.send(Finish())
         log.info("worker started", extra={"pid": child.process.pid})
         return worker
 
@@ -234,7 +244,7 @@ class WorkerSupervisor:
 
     def _send(self, message: ToWorker) -> None:
         for worker in self._workers.values():
-            worker.stream.send(message)
+            worker.channel.send(message)
 
     def _send_models(self) -> None:
         self._models_version += 1

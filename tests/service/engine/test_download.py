@@ -1,6 +1,5 @@
 """Progress of a download is reported, in the log and to the supervisor, which then waits."""
 
-import asyncio
 import logging
 from types import SimpleNamespace
 
@@ -33,20 +32,13 @@ def test_a_download_of_unknown_length_is_reported_too():
 def test_the_time_for_loading_begins_when_the_download_is_over():
     now = 1000.0
 
-    async def reports():
-        yield Downloading(1, 2)
-
-    async def receive() -> None:
-        async for _ in engine.messages():
-            pass
-
-    channel = SimpleNamespace(send=lambda message: None, messages=reports)
+    channel = SimpleNamespace(send=lambda message: None)
     engine = Engine("cpu", SimpleNamespace(pid=1), channel, memory=-1, writing=None, clock=lambda: now)
     engine.load(Load("m", "m", "cpu", "float32", [1.0], None, None))
     now += 1000.0
     assert engine.is_stuck(timeout=1e6)
 
-    asyncio.run(receive())
+    engine.note_message(Downloading(1, 2))
 
     now += 800.0
     assert not engine.is_stuck(timeout=1e6)

@@ -6,28 +6,27 @@ import socket
 import threading
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import pytest
 
 from audio.descriptor import unnamed_file
 from models.prompt import DEFAULT_PROMPT
-from service.engine.channel import EngineChannel
+from service.channel import BlockingChannel
 from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
     Batch,
     Downloading,
     Failure,
     FailureKind,
-    FromEngine,
-    Item,
     Load,
     Ready,
     Result,
     Stop,
+    from_engine,
+    to_engine,
 )
-from service.engine.staging import StagingView
 from service.engine.stub import StubRecognizer, transcript
+from service.shared_audio import ArenaView, Item
 
 PATIENCE = 30.0
 UNLUCKY, POISON = 8, 9
@@ -103,9 +102,12 @@ class Engine:
         self.descriptor = unnamed_file()
         os.write(self.descriptor, SAMPLES.tobytes())
         front, engine = socket.socketpair()
-        self.front = EngineChannel(front)
+        self.front = BlockingChannel(front, from_engine)
+        self.heard = self.front.messages()
         self.recognizer = None
-        loop = Loop(EngineChannel(engine), StagingView(self.descriptor), self._load, self.now, lambda: self.now)
+        loop = Loop(
+            BlockingChannel(engine, to_engine), ArenaView(self.descriptor), self._load, self.now, lambda: self.now
+        )
         self.thread = threading.Thread(target=lambda: self._run(loop, engine))
         self.status = None
         self.thread.start()
@@ -121,8 +123,7 @@ class Engine:
         engine.close()
 
     def next(self):
-        header = self.front._stream.read(4)
-        return msgspec.msgpack.decode(self.front._stream.read(int.from_bytes(header, "big")), type=FromEngine)
+        return next(self.heard)
 
     def ask(self, number):
         self.front.send(Batch(number, "m", None, [DEFAULT_PROMPT], items=[Item(0, number)]))

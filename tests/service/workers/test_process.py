@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from audio.descriptor import unnamed_file
 from service.settings import Settings
-from service.workers.arena import Arena
+from service.shared_audio import Arena
 from service.workers.process import _Worker
 from service.workers.protocol import SendSnapshot, Snapshot
 from service.workers.remote import Calls

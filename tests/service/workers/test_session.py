@@ -5,10 +5,11 @@ import tempfile
 
 from models import Prompt
 from service.dispatch.utterance import Lane
+from service.shared_audio import Item
 from service.workers.protocol import End, Failed, Identify, PartEntry, Transcribe
 from service.workers.session import Session
 
-PART = PartEntry(0, 16_000, 1.0, "caller", None, Lane("model"), Prompt(), None)
+PART = PartEntry(Item(0, 16_000), 1.0, "caller", None, Lane("model"), Prompt(), None)
 
 
 def test_a_part_that_is_withdrawn_before_it_begins_gets_its_reply():
