@@ -1,6 +1,6 @@
 """Wait of clips beside recordings of hours, measured on a service with a real engine.
 
-    python -m benchmarks beside samples/river.flac
+    python -m benchmarks beside samples/austen.flac
 
 Clips and long recordings are made of one recording of speech, which is repeated. A closed loop of clips first measures
 the speed of the service. Then the long recordings are uploaded, and while they are transcribed, clips arrive at random,

@@ -1,7 +1,7 @@
 """Overload: more requests than a service can answer. How fast does it refuse, and is its Retry-After right?
 
     steno serve --port 8000
-    python -m benchmarks overload http://127.0.0.1:8000 samples/river.flac --rate 80 --seconds 60
+    python -m benchmarks overload http://127.0.0.1:8000 samples/austen.flac --rate 80 --seconds 60
 
 Requests come at random times, whether earlier ones were answered or not. Each opens a connection of its own; its time
 includes that. One more client requests /healthz, 0.1 s after each answer. The Retry-After of a refusal is divided by
@@ -194,7 +194,7 @@ def main() -> None:
     """Parse, load, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000")
-    parser.add_argument("file", nargs="?", type=Path, default=Path("samples/river.flac"))
+    parser.add_argument("file", nargs="?", type=Path, default=Path("samples/austen.flac"))
     parser.add_argument("--rate", type=float, default=80.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=10.0)

@@ -1,6 +1,6 @@
 """Policies of a load balancer, measured: real replicas behind HAProxy with the configuration of docker compose.
 
-`python -m benchmarks policies samples/river.flac`: short clips and long recordings are cut from one recording and
+`python -m benchmarks policies samples/austen.flac`: short clips and long recordings are cut from one recording and
 arrive at random times, the same for each policy; each round measures every policy. `python -m benchmarks balancing`
 simulates policies. Needs haproxy and Linux, where all of 127.0.0.0/8 is this machine.
 

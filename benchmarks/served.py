@@ -1,6 +1,6 @@
 """Throughput of the service compared with `steno transcribe`, on the same files and cores, with many clients.
 
-    python -m benchmarks served samples/river.flac --threads 2
+    python -m benchmarks served samples/austen.flac --threads 2
 
 Both have their model loaded and take turns: in a round, one process transcribes all files as `steno transcribe` does,
 and then clients upload each file once to the service. *Wall* is the service's throughput divided by that offline. The

@@ -28,12 +28,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="how often n-grams of 2 tokens must occur to be kept, then of 3, and so on (default: 2 3 4)",
     )
     parser.add_argument(
-        "--weight", type=positive, default=0.4, metavar="X", help="weight in the search (default: %(default)g)"
+        "--weight", type=positive, default=0.25, metavar="X", help="weight in the search (default: %(default)g)"
     )
     parser.add_argument(
         "--bonus",
         type=positive,
-        default=1.5,
+        default=0.75,
         metavar="X",
         help="added to a text's score for each token (default: %(default)g)",
     )

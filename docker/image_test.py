@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE = ROOT / "samples" / "river.flac"
+SAMPLE = ROOT / "samples" / "austen.flac"
 MOST_BYTES = 1_200_000_000  # of the cpu variant
 _READY_SECONDS = 120
 _LONG_REPEATS = 80  # of the sample: some ten minutes of audio, seconds of work on a CPU
@@ -243,7 +243,7 @@ def recode(repeats: int, folder: Path) -> tuple[Path, Path]:
     samples, rate = soundfile.read(SAMPLE, dtype="float32")
     long = folder / "long.flac"
     soundfile.write(long, np.tile(samples, repeats), rate)
-    webm = folder / "river.webm"
+    webm = folder / "austen.webm"
     with av.open(SAMPLE) as source, av.open(webm, "w") as sink:
         stream = sink.add_stream("libopus", rate=48_000, layout="mono")
         for frame in source.decode(audio=0):

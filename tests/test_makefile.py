@@ -1,7 +1,6 @@
 """make names what is missing, and the recipe of the bundled model consists of commands that exist."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 import cli
 from models.bundled import CHECKPOINT, LANGUAGE_MODEL
 from training.recipe_file import read_recipe
-from training.synthesis.voices import PROGRAMS, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,21 +41,6 @@ def test_the_bundled_model_is_made_by_commands_that_steno_has(steps):
     assert training.resume
     assert ROOT / training.export == ROOT / counting.vocabulary == CHECKPOINT
     assert ROOT / counting.out == LANGUAGE_MODEL
-
-
-@pytest.mark.program("make")
-@pytest.mark.program("festival")
-@pytest.mark.program("flite")
-def test_the_voice_of_the_sample_is_not_trained_on(steps):
-    sample = (ROOT / "samples" / "README.md").read_text(encoding="utf-8")
-    (speaker,) = re.findall(r"--voices (\S+)", sample)
-
-    casts = [cast(PROGRAMS, step.voices, step.without) for step in steps if step.command == "synthesize"]
-
-    heard = {voice.speaker for one in casts for voice in one.voices}
-    assert speaker == "flite/rms"
-    assert "flite/slt" in heard
-    assert speaker not in heard
 
 
 @pytest.mark.program("make")

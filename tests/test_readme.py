@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE = "samples/river.flac"
+SAMPLE = "samples/austen.flac"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"<!-- runnable: (\w+) -->\n```bash\n(.*?)```", README, re.DOTALL)
 

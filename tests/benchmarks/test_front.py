@@ -13,13 +13,13 @@ from audio.decode import decode_into
 from audio.limits import AudioLimits
 from benchmarks.front import HEALTH, Used, clip, containers, main, measure, send, used
 
-RIVER = Path(__file__).resolve().parent.parent.parent / "samples" / "river.flac"
+SAMPLE = Path(__file__).resolve().parent.parent.parent / "samples" / "austen.flac"
 
 
 @pytest.mark.parametrize("container", ["wav", "flac", "mp3", "webm, Opus"])
 def test_clips_are_as_long_as_they_are_said_to_be(container):
     decoded = []
-    file = io.BytesIO(containers(clip(RIVER, 10.0))[container])
+    file = io.BytesIO(containers(clip(SAMPLE, 10.0))[container])
 
     decode_into(lambda piece, _: decoded.append(len(piece) // 4), file, rate=16_000, limits=AudioLimits())
 
@@ -27,7 +27,7 @@ def test_clips_are_as_long_as_they_are_said_to_be(container):
 
 
 def test_one_second_service_is_compared_at_a_time(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["front", str(RIVER), "--http-processes", "2", "--against", "."])
+    monkeypatch.setattr("sys.argv", ["front", str(SAMPLE), "--http-processes", "2", "--against", "."])
 
     with pytest.raises(SystemExit, match="2"):
         main()
@@ -67,7 +67,7 @@ def test_the_processor_time_of_a_process_grows_with_what_it_does():
 
 @pytest.mark.slow
 def test_a_service_is_measured_from_start_to_end():
-    (row,) = measure({"wav": containers(clip(RIVER, 1.0))["wav"]}, requests=16, clients=2, runs=1)
+    (row,) = measure({"wav": containers(clip(SAMPLE, 1.0))["wav"]}, requests=16, clients=2, runs=1)
 
     assert row["container"] == "wav"
     stages = [row[stage] for stage in ("http", "form", "decode", "dispatch")]

@@ -12,7 +12,7 @@ def test_rows_of_noise_are_not_continued_with_a_recording(monkeypatch, tmp_path)
     options += ["--rows", str(tmp_path / "rows.jsonl")]
     monkeypatch.setattr(sys, "argv", options)
     main()
-    monkeypatch.setattr(sys, "argv", [*options, "--audio", "samples/river.flac"])
+    monkeypatch.setattr(sys, "argv", [*options, "--audio", "samples/austen.flac"])
 
     with pytest.raises(ValueError, match="rows of another run"):
         main()

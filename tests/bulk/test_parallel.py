@@ -139,7 +139,7 @@ def test_an_error_of_one_thread_ends_the_others_at_once():
 )
 def test_a_model_finds_the_same_on_threads_as_alone(golden, name, options):
     model = load_model(name if name == "bundled" else golden / name / "model.nemo", **options)
-    voice, _ = soundfile.read(Path(__file__).parents[2] / "samples" / "river.flac", dtype="float32")
+    voice, _ = soundfile.read(Path(__file__).parents[2] / "samples" / "austen.flac", dtype="float32")
     pieces = [voice[start : start + length] for start in range(0, 64_000, 8000) for length in (9000, 17_000, 32_000)]
     alone = [transcript.text for transcript in model.transcribe(pieces)]
 

@@ -9,13 +9,13 @@ import cli
 from models.bundled import CHECKPOINT
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "samples" / "river.flac"
+SAMPLE = ROOT / "samples" / "austen.flac"
 
 
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "sentences.txt.xz"
-    path.write_bytes(lzma.compress(b"we walked down to the river\nthe water was still\n" * 5))
+    path.write_bytes(lzma.compress(b"he might have been made\nmore respectable than he was\n" * 5))
     return str(path)
 
 
@@ -24,14 +24,14 @@ def make(text, out, *options):
 
 
 def test_a_language_model_of_ones_own_sentences_is_searched_with(text, tmp_path, capsys):
-    out = tmp_path / "new" / "river.ngrams"
+    out = tmp_path / "new" / "amiable.ngrams"
 
     assert make(text, out, "--weight", "0.2", "--bonus", "0.5") == 0
     assert "n-grams" in capsys.readouterr().out
 
     for language_model in (str(out), "none"):
         assert cli.main(["transcribe", str(SAMPLE), "--device", "cpu", "--language-model", language_model]) == 0
-        assert "river" in capsys.readouterr().out
+        assert "respectable" in capsys.readouterr().out
 
 
 def test_an_error_is_one_line(text, tmp_path, golden, capsys):

@@ -15,7 +15,7 @@ from tests.service.serving import form, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.program("haproxy")]
 
-SAMPLE = ROOT / "samples" / "river.flac"
+SAMPLE = ROOT / "samples" / "austen.flac"
 FIRST, SECOND = "127.0.0.21", "127.0.0.22"
 
 

@@ -24,7 +24,7 @@ QUERIES = {
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", ())
 }
-SAMPLE = ROOT / "samples" / "river.flac"
+SAMPLE = ROOT / "samples" / "austen.flac"
 
 
 def test_the_dashboard_asks_the_data_source_that_compose_provides():

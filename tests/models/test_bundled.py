@@ -50,7 +50,7 @@ def test_it_speaks_english_and_a_checkpoint_does_not_say(monkeypatch):
 
 
 def test_it_is_small_enough_for_a_repository():
-    assert CHECKPOINT.stat().st_size + LANGUAGE_MODEL.stat().st_size < 30e6
+    assert CHECKPOINT.stat().st_size + LANGUAGE_MODEL.stat().st_size < 32e6
 
 
 @pytest.mark.slow
@@ -117,6 +117,7 @@ SOUNDS = {
     "silence": np.zeros(SECONDS * RATE),
     "white noise": noise(0),
     "pink noise": noise(1),
+    "hum": sum(tone(50 * number) / number for number in (1, 2, 3, 5)),
     "tone": tone(440),
     "music": music(),
 }
@@ -129,7 +130,7 @@ def test_it_writes_next_to_nothing_without_speech(sound):
 
     (hypothesis,) = bundled().transcribe([(0.1 * samples / level).astype(np.float32)])
 
-    assert len(hypothesis.words) <= 2, hypothesis.text
+    assert len(hypothesis.words) <= (sound == "music"), hypothesis.text
 
 
 @given(cuts=st.lists(CUTS, min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.service.browser import Browser, chromium
 from tests.service.serving import steno_serve, wait_for
 
-SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "river.flac"
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "austen.flac"
 
 
 def main() -> None:

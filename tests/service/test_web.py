@@ -23,7 +23,7 @@ from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 pytestmark = [pytest.mark.slow, pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
 
 AXE = Path(__file__).parents[1] / "clients" / "node_modules" / "axe-core" / "axe.min.js"
-SAMPLE = Path(__file__).parents[2] / "samples" / "river.flac"
+SAMPLE = Path(__file__).parents[2] / "samples" / "austen.flac"
 SAMPLES = tone(32_000)  # two seconds: the stub hears its length in the first one and its sum in the second
 IN_FLIGHT = 'steno_http_requests_in_flight{endpoint="transcriptions"}'
 
@@ -407,9 +407,9 @@ def test_a_recording_whose_options_change_waits_while_others_are_under_way(brows
 
 
 def test_the_parts_of_a_long_recording_are_paragraphs_in_order(browser, tmp_path):
-    river, rate = soundfile.read(SAMPLE, dtype="float32")
+    speech, rate = soundfile.read(SAMPLE, dtype="float32")
     path = tmp_path / "long.wav"
-    path.write_bytes(wav(np.concatenate([river, np.zeros(2 * rate, np.float32)] * 3), rate))
+    path.write_bytes(wav(np.concatenate([speech, np.zeros(2 * rate, np.float32)] * 3), rate))
     with serving(max_utterance_seconds=10) as service:
         visit(browser, service)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "river.flac"
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "austen.flac"
 _SECONDS = (0.3, 0.7, 1.1, 2.0, 3.5, 5.0, 7.6, 11.0, 19.0, 33.0, 75.0)
 _FORMATS = {
     "wav": ("WAV", "PCM_16"),
