@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from models.checkpoint import Checkpoint
+from models.comparison import compare_kernels
 from models.config import ConformerConfig, Decoder
 from models.device.precision import (
     DTYPES,
@@ -98,6 +99,9 @@ class Model(DeviceModel):
         self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
             self._network.pack(self._activations)
+        self.device = device
+        with self._as_current_device():
+            compare_kernels(self._network.encoder, self._network.attention_decoder, device, self._activations)
         self._language_model = None
         if language_model is not None:
             self._language_model = read_language_model(Path(language_model), self._vocabulary.pieces, device)
@@ -119,7 +123,6 @@ class Model(DeviceModel):
             self.weight_bytes += language_identifier.weight_bytes
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
-        self.device = device
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds

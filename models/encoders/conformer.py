@@ -60,7 +60,7 @@ class ConformerEncoder(nn.Module):
         frames, lengths = self.subsampling(features, lengths)
         if self.config.scale_input:
             frames = frames * math.sqrt(self.config.width)
-        positions = self._positions(frames)
+        positions = self.positions(frames)
         if self.config.positions == "absolute":
             frames = frames + positions
         padding = Padding(lengths, frames.size(1), total)
@@ -74,7 +74,7 @@ class ConformerEncoder(nn.Module):
         shortened: Tensor = self.subsampling.shortened(lengths)
         return shortened
 
-    def _positions(self, frames: Tensor) -> Tensor:
+    def positions(self, frames: Tensor) -> Tensor:
         """Return the sinusoids of all frames, or of all distances within attention's reach, in the frames' dtype."""
         time, width, device = frames.size(1), self.config.width, frames.device
         if self.config.positions == "absolute":
@@ -101,16 +101,16 @@ class ConformerLayer(nn.Module):
     def forward(self, frames: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Apply the layer to ``frames`` [batch, time, width], or [1, frames, width] without padding."""
         change = self.dropout(self.first_feed_forward(self.first_feed_forward.norm(frames)))
-        frames, normed = _added(frames, change, 0.5, self.attention.norm)
+        frames, normed = added(frames, change, 0.5, self.attention.norm)
         change = self.dropout(self.attention(normed, positions, padding))
-        frames, normed = _added(frames, change, 1.0, self.convolution.norm)
+        frames, normed = added(frames, change, 1.0, self.convolution.norm)
         change = self.dropout(self.convolution(normed, padding))
-        frames, normed = _added(frames, change, 1.0, self.second_feed_forward.norm)
+        frames, normed = added(frames, change, 1.0, self.second_feed_forward.norm)
         change = self.dropout(self.second_feed_forward(normed))
-        return _added(frames, change, 0.5, self.norm)[1]
+        return added(frames, change, 0.5, self.norm)[1]
 
 
-def _added(frames: Tensor, change: Tensor, share: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+def added(frames: Tensor, change: Tensor, share: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
     """Return the sum of frames and ``share`` times a module's output, and the sum after the next norm."""
     kernel = None if torch.is_grad_enabled() else residual_norm_on(frames.device, frames.dtype)
     if kernel is not None:

@@ -5,7 +5,7 @@ and sets the node's condition. torch has no call for such nodes, but cuda-bindin
 """
 
 import ctypes
-import logging
+import time
 import weakref
 from functools import cache
 from typing import Any
@@ -13,10 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-log = logging.getLogger("steno.models")
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.graphs.capture import captured_graph
+from models.graphs.pool import Pool
 
 # Older drivers cannot capture some launches of libraries in the body of a loop.
 _LEAST_DRIVER = 12060
+_PATIENCE_SECONDS = 2.0  # with a loop that takes microseconds
 
 # Sets the condition to the flag, and to 0 when no round is left, because an endless loop would hang the device. The
 # driver compiles this; `cudaGraphSetConditional` is a built-in of device code.
@@ -115,14 +118,40 @@ class DeviceLoop:
 
 @cache
 def has_loops(device: torch.device) -> bool:
-    """Return whether a GPU can loop by itself; if not, one line in the log says why."""
-    try:
+    """Return whether a GPU can loop by itself, after a trial; if not, one line in the log says why.
+
+    Raises:
+        SystemExit: if the trial does not end; the device is lost to this process.
+    """
+    with FAST_PATHS.trying(FastPath.LOOP):
         _check_driver()
         _condition_kernel(device)
-    except (ImportError, RuntimeError) as error:
-        log.warning("no loops on the device, the host will ask it every few steps whether to go on: %s", error)
-        return False
-    return True
+        _check_counting(device)
+        FAST_PATHS.note(FastPath.LOOP, PathState.USED)
+    return FAST_PATHS.allows(FastPath.LOOP)
+
+
+def _check_counting(device: torch.device) -> None:
+    """Have a loop count, because a driver that knows loops may still run them wrongly."""
+    count, five = torch.zeros(1, dtype=torch.int32, device=device), torch.full((1,), 5, device=device)
+    going = torch.zeros(1, dtype=torch.bool, device=device)
+
+    def count_on() -> None:
+        count.add_(1)
+        going.copy_(count < five)
+
+    loop = DeviceLoop(captured_graph(count_on, device, Pool()), going)
+    count.zero_()
+    loop.run(rounds=10)
+    with torch.cuda.device(device):
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    while not done.query():  # type: ignore[no-untyped-call]
+        if time.monotonic() > patience:
+            raise SystemExit("the device hangs in a loop of its own; STENO_FAST_PATHS can leave the loop out")
+    if count.tolist() != five.tolist():
+        raise RuntimeError(f"it was to count to 5, and counted to {count.item()}")
 
 
 def _check_driver() -> None:

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 from models.graphs.capture import captured
 from models.graphs.pool import Pool
 from models.graphs.sizes import Sizes, graph_rows
@@ -18,6 +19,9 @@ from models.graphs.sizes import Sizes, graph_rows
 # Audio and padding of the largest batch with a graph. Up to here, launching takes longer than computing: at 0.6 B
 # parameters, 2,000 frames of 80 ms are 2.4 TFLOP, a few milliseconds.
 MOST_SECONDS = 160.0
+# Of the largest value; of tokens, which confidences lie beside as bits.
+_ALLOWED_SHARE = 2.0**-6
+_EQUAL_SHARE = 0.7
 
 # A pass takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device; then
 # these lengths on the host, or None in a graph, which is for any lengths. It returns tensors with a row for each
@@ -43,6 +47,7 @@ class GraphedPasses:
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.sizes: Sizes[_Prepared] = Sizes(device)
+        self._compared: set[Pass] = set()
         self._rows: dict[int, list[int]] = {}  # rows of the graphs by samples of a row, ascending
 
     @torch.no_grad()
@@ -51,6 +56,8 @@ class GraphedPasses:
 
         Call it for the largest sizes first, because their memory is enough for the others.
         """
+        if not FAST_PATHS.allows(FastPath.ENCODER_GRAPHS):
+            return
         sizes = graph_rows(min(rows, self._most_samples // samples)) if samples else []
         if sizes and not len(self._waveforms):
             self._waveforms = torch.zeros(self._most_samples, device=self._device)
@@ -58,7 +65,24 @@ class GraphedPasses:
         for most in sizes:
             waveforms = self._waveforms[: most * samples].view(most, samples)
             for work in self._passes:
-                self.sizes.get((work, most, samples), partial(_Prepared, work, waveforms, self._pool))
+                self.sizes.get((work, most, samples), partial(self._prepare, work, waveforms))
+        if not FAST_PATHS.allows(FastPath.ENCODER_GRAPHS):
+            self.clear()
+
+    def _prepare(self, work: Pass, waveforms: Tensor) -> "_Prepared":
+        """Capture a graph, and compare the first of each pass with the operations that it repeats, on noise."""
+        prepared = _Prepared(work, waveforms, self._pool)
+        if FAST_PATHS.suits(waveforms.device) and work not in self._compared:
+            self._compared.add(work)
+            noise = torch.randn(waveforms.shape, device=waveforms.device) * 0.1
+            rows = torch.arange(len(noise), 0, -1, device=noise.device)
+            lengths = rows * noise.size(1) // len(noise)
+            plain = [tensor.clone() for tensor in work(noise, lengths, None)]
+            if all(_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True)):
+                FAST_PATHS.note(FastPath.ENCODER_GRAPHS, PathState.USED)
+            else:
+                FAST_PATHS.bar(FastPath.ENCODER_GRAPHS, PathState.DISAGREED, "a graph and its operations differ")
+        return prepared
 
     def clear(self) -> None:
         """Drop all graphs; no pass may be under way."""
@@ -94,6 +118,13 @@ class GraphedPasses:
         computing.wait_stream(self._uploads)
         uploaded.record_stream(computing)  # its memory is not reused before the pass has read it
         return uploaded
+
+
+def _agree(replayed: Tensor, plain: Tensor) -> bool:
+    """Return whether values are equal up to rounding; of whole numbers, such as tokens, nearly all."""
+    if plain.is_floating_point():
+        return bool((replayed - plain).abs().max() <= _ALLOWED_SHARE * plain.abs().max())
+    return bool((replayed == plain).double().mean() >= _EQUAL_SHARE)
 
 
 class _Prepared:

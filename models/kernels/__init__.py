@@ -1,24 +1,22 @@
 """Triton kernels, which only a GPU imports. Tests compare each with plain PyTorch."""
 
-import logging
 from collections.abc import Callable
-from functools import cache, partial
-from typing import TypeVar
+from functools import partial, wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
-from models.device.memory import is_out_of_memory
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 
 Kernel = TypeVar("Kernel")
+Arguments = ParamSpec("Arguments")
 
 # For fewer frames, the library's product is faster than our kernel of a feed-forward expansion.
 FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
 _AMPERE = (8, 0)  # compute capability
-
-log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
 RelativeAttentionKernel = Callable[..., Tensor]
@@ -26,6 +24,21 @@ DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 SwishExpansion = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 DecoderStep = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+def _allowed(
+    path: FastPath,
+) -> Callable[[Callable[Arguments, Kernel | None]], Callable[Arguments, Kernel | None]]:
+    """Make a function that finds a kernel find it once, and return None where its path is not allowed."""
+
+    def decorate(find: Callable[Arguments, Kernel | None]) -> Callable[Arguments, Kernel | None]:
+        @wraps(find)
+        def found(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Kernel | None:
+            return FAST_PATHS.once((find, *args), lambda: find(*args, **kwargs)) if FAST_PATHS.allows(path) else None
+
+        return found
+
+    return decorate
 
 
 def products_suit(device: torch.device, dtype: torch.dtype) -> bool:
@@ -38,7 +51,7 @@ def products_suit(device: torch.device, dtype: torch.dtype) -> bool:
     return not (device.type == "cuda" and is_half and torch.cuda.get_device_capability(device) < _AMPERE)
 
 
-@cache
+@_allowed(FastPath.CONVOLUTION)
 def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvolution | None:
     """Return the kernel of the convolution module (convolution.py), after a trial run; None if it does not run."""
 
@@ -51,10 +64,10 @@ def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvo
         gated_convolution(frames, starts, starts[1:], 8, weight, bias, swish=True)
         return gated_convolution
 
-    return if_it_runs(tried, device, "the convolution module")
+    return if_it_runs(tried, device, FastPath.CONVOLUTION)
 
 
-@cache
+@_allowed(FastPath.SUBSAMPLING)
 def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHalves | None:
     """Return the kernels of the subsampling's first and later convolutions (subsampling.py).
 
@@ -71,10 +84,10 @@ def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHa
         halved_images(images, lengths, weight, bias)
         return halved_features, halved_images
 
-    return if_it_runs(tried, device, "the subsampling")
+    return if_it_runs(tried, device, FastPath.SUBSAMPLING)
 
 
-@cache
+@_allowed(FastPath.SUMS)
 def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm | None:
     """Return the kernel of sums and norms (residual_norm.py), after a trial run; None if it does not run."""
 
@@ -85,10 +98,10 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
         residual_norm(frames, frames, 0.5, frames[0], frames[0], 1e-5)
         return residual_norm
 
-    return if_it_runs(tried, device, "sums and norms")
+    return if_it_runs(tried, device, FastPath.SUMS)
 
 
-@cache
+@_allowed(FastPath.ATTENTION)
 def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> RelativeAttentionKernel | None:
     """Return the kernel of attention by content and distance (attention.py) for heads of ``share`` channels.
 
@@ -106,10 +119,10 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
         relative_attention(merged, table, bias, bias, starts, starts[1:], 8, None)
         return relative_attention
 
-    return if_it_runs(tried, device, "attention")
+    return if_it_runs(tried, device, FastPath.ATTENTION)
 
 
-@cache
+@_allowed(FastPath.DECODER_STEP)
 def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | None:
     """Return the kernels of a step of an attention decoder (decoder_step.py): for products, and for attention.
 
@@ -129,10 +142,10 @@ def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | N
         multiply(rows, rows.expand(64, 64).contiguous(), rows[0], norm=(rows[0], rows[0], 1.0))
         return multiply, attend_from_token
 
-    return if_it_runs(tried, device, "a step of an attention decoder")
+    return if_it_runs(tried, device, FastPath.DECODER_STEP)
 
 
-@cache
+@_allowed(FastPath.FEED_FORWARD)
 def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Size) -> SwishExpansion | None:
     """Return the fastest way to launch the kernel of a feed-forward module's expansion (feed_forward.py).
 
@@ -160,10 +173,11 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
         ways += [partial(swish_expansion, launch=launch) for launch in LAUNCHES]
         seconds = [_seconds_of(partial(way, frames, weight, bias), device) for way in ways]
         best = seconds.index(min(seconds))
+        FAST_PATHS.note(FastPath.FEED_FORWARD, PathState.USED if best else PathState.SLOWER)
         return ways[best] if best else None
 
     with torch.no_grad():
-        return if_it_runs(tried, device, "the feed-forward modules")
+        return if_it_runs(tried, device, FastPath.FEED_FORWARD)
 
 
 def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
@@ -180,19 +194,13 @@ def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
     return float(began.elapsed_time(ended)) / 1000
 
 
-def if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
-    """Return the result of ``tried`` on a GPU; None elsewhere, and if it fails, which is logged.
+def if_it_runs(tried: Callable[[], Kernel | None], device: torch.device, path: FastPath) -> Kernel | None:
+    """Return the result of ``tried`` where kernels run; None elsewhere, and if it fails, which bars the path.
 
     Raises:
         RuntimeError: if memory ran out.
     """
-    if device.type != "cuda":
-        return None
-    try:
-        return tried()
-    except Exception as error:  # a compiler has many kinds of errors
-        if is_out_of_memory(error):
-            raise
-        # Another GPU or another Triton: slower, but correct.
-        log.warning("no kernel of %s, plain operations do its work: %s", what, error)
-        return None
+    if FAST_PATHS.suits(device):
+        with FAST_PATHS.trying(path):
+            return tried()
+    return None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.device.memory import free_bytes
 from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
@@ -73,7 +74,8 @@ class AttentionSearch:
 
     def _prepared(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Prepared | None":
         """Return the state and graph for batches of this size; None if the host drives the search."""
-        if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
+        allowed = self._graphed and FAST_PATHS.allows(FastPath.SEARCH_GRAPHS)
+        if not allowed or not prompts.size(0) or longest <= prompts.size(1):
             return None
         rows, frames = row_sizes(prompts.size(0))[0], frame_size(encoded.size(1))
         longest = min(self._config.positions, frame_size(longest))

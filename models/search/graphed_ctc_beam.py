@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.device.memory import free_bytes
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
@@ -59,6 +60,8 @@ class GraphedCtcBeam:
 
     def _prepared(self, logits: Tensor) -> "_Prepared | None":
         """Return the state and graphs for batches of this size; None if the host drives the search."""
+        if not FAST_PATHS.allows(FastPath.SEARCH_GRAPHS):
+            return None
         rows, frames, width = row_sizes(logits.size(0))[0], frame_size(logits.size(1)), logits.size(2)
         known = self.sizes.known((rows, frames))
         if known is not None:

@@ -3,13 +3,13 @@
 Graphs run in a side stream, beside the encoding of the next batch.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 from models.device.memory import is_out_of_memory
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
@@ -20,7 +20,10 @@ from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
 
-log = logging.getLogger("steno.models")
+# A search in graphs is compared with plain operations on a batch of up to this size. In half precision, ties and the
+# order of sums may change a row.
+_COMPARED_ROWS, _COMPARED_FRAMES = 16, 64
+_EQUAL_SHARE = 0.9
 
 
 class Form(Protocol):
@@ -66,7 +69,7 @@ class GraphedLookAhead:
         self._max_symbols = max_symbols
         weight = joint.output.weight
         self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
-        self._has_warned = False
+        self._compared: set[FastPath] = set()
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(weight.device)
@@ -86,23 +89,46 @@ class GraphedLookAhead:
         return prepared.search(encoded, lengths)
 
     def _prepared(self, encoded: Tensor) -> "_Prepared | None":
+        if not FAST_PATHS.allows(FastPath.SEARCH_GRAPHS):
+            return None
         rows, frames = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
-        return self.sizes.get((rows, frames), lambda: self._prepare(encoded.new_zeros(rows, frames, encoded.size(2))))
+        known = self.sizes.get((rows, frames), lambda: self._prepare(encoded.new_zeros(rows, frames, encoded.size(2))))
+        return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
 
     def _prepare(self, largest: Tensor) -> "_Prepared":
-        if self.fused:
-            try:
+        """Prepare a size by the strongest form that finds what look-ahead in plain operations finds."""
+        if self.fused and FAST_PATHS.allows(FastPath.SEARCH):
+            with FAST_PATHS.trying(FastPath.SEARCH, _says_nothing_of_kernels):
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
-                return self._prepare_with(FusedLookAhead, largest)
-            except Exception as error:
-                if is_out_of_memory(error) or says_it_cannot_capture(error):
-                    raise
-                # Another GPU or another Triton: slower, but correct. Kernels of other sizes may run.
-                if not self._has_warned:
-                    log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
-                self._has_warned = True
-        return self._prepare_with(LookAhead, largest)
+                prepared = self._prepare_with(FusedLookAhead, largest)
+                if self._agrees(prepared, largest, FastPath.SEARCH):
+                    return prepared
+        prepared = self._prepare_with(LookAhead, largest)
+        if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS):
+            prepared = self._prepare_with(LookAhead, largest)
+            self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS)
+        return prepared
+
+    def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
+        """Compare the first size with look-ahead in plain operations, on noise; bar the path if it disagrees."""
+        if not FAST_PATHS.suits(largest.device) or path in self._compared:
+            return True
+        self._compared.add(path)
+        rows, frames = min(_COMPARED_ROWS, largest.size(0)), min(_COMPARED_FRAMES, largest.size(1))
+        generator = torch.Generator(largest.device).manual_seed(0)
+        encoded = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
+        lengths = torch.arange(rows, 0, -1, device=largest.device) * frames // rows
+        encoded = encoded.to(largest.dtype)
+        found = prepared.search(encoded, lengths).rows()
+        plain = look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).rows()
+        equal = sum(one.tokens == other.tokens for one, other in zip(found, plain, strict=True))
+        enough = 1.0 if largest.dtype == torch.float32 else _EQUAL_SHARE
+        if equal >= enough * rows:
+            FAST_PATHS.note(path, PathState.USED)
+            return True
+        FAST_PATHS.bar(path, PathState.DISAGREED, f"{equal} of {rows} rows have the tokens of plain operations")
+        return False
 
     def _prepare_with(self, form: NewForm, largest: Tensor) -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols
@@ -133,6 +159,7 @@ class _Prepared:
         self._form = form(self._projected, predictor, joint, window)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
+        self.loops = self._driver.loops
 
     def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = encoded.shape[:2]
@@ -150,3 +177,7 @@ class _Prepared:
         for _ in range(steps // 2):
             self._form.two_steps(self._state)
         self._going.copy_(self._state.active.any())
+
+
+def _says_nothing_of_kernels(error: Exception) -> bool:
+    return is_out_of_memory(error) or says_it_cannot_capture(error)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.graphs.capture import captured, captured_graph
 from models.graphs.device_loop import DeviceLoop, has_loops
 from models.graphs.side_stream import SideStream
@@ -31,6 +32,9 @@ class GraphDriver:
         going: bool [1]; ``steps`` must end by writing to it whether any row is active.
         side_stream: the side stream that steps run in.
         loops: whether a GPU may loop by itself, if it can.
+
+    Attributes:
+        loops: whether it does.
     """
 
     def __init__(
@@ -43,7 +47,8 @@ class GraphDriver:
         """
         self._going = going
         self._loop = _loop(lambda: steps(STEPS_A_ROUND), going, side_stream) if loops else None
-        if self._loop is not None:
+        self.loops = self._loop is not None
+        if self.loops:
             return
         self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device, side_stream.pool, side_stream)
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
@@ -78,7 +83,7 @@ class GraphDriver:
 
 def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> DeviceLoop | None:
     """Return a loop of the device over some work; None if the device cannot loop."""
-    if not going.is_cuda or not has_loops(going.device):
+    if not going.is_cuda or not FAST_PATHS.allows(FastPath.LOOP) or not has_loops(going.device):
         return None
     graph = captured_graph(work, going.device, side_stream.pool, side_stream)
     try:

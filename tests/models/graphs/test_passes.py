@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from models import load_model
-from models.graphs.passes import GraphedPasses
+from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
+from models.graphs.passes import GraphedPasses, _Prepared
 from tests.models import golden_data as golden
 from tests.models.no_waiting import no_waiting
 
@@ -166,3 +167,27 @@ def test_a_thousand_batches_take_no_more_memory_than_the_first():
         model.recognize_batch(*batches[number % len(batches)]).transcripts()
 
     assert torch.cuda.memory_allocated() <= taken
+
+
+@pytest.mark.parametrize("wrong", [lambda tensor: 2 * tensor, lambda tensor: tensor * float("nan")])
+def test_graphs_that_repeat_something_else_are_dropped(model, monkeypatch, wrong):
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    run = _Prepared.run
+    monkeypatch.setattr(_Prepared, "run", lambda *args: tuple(wrong(tensor) for tensor in run(*args)))
+    graphed = passes(model)
+
+    graphed.prepare(2, SAMPLES)
+
+    assert FAST_PATHS.states()[FastPath.ENCODER_GRAPHS] == "disagreed"
+    assert not len(graphed.sizes)
+    assert_same(model, graphed, batch(2))
+
+
+def test_right_graphs_are_kept(model, monkeypatch):
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    graphed = passes(model)
+
+    graphed.prepare(2, SAMPLES)
+
+    assert FAST_PATHS.states()[FastPath.ENCODER_GRAPHS] == "used"
+    assert len(graphed.sizes) == 4

@@ -86,4 +86,4 @@ def test_a_cpu_has_none():
 def test_a_device_that_does_not_run_them_goes_without_and_says_so(caplog):
     assert depthwise_halves_on(torch.device("cuda:99"), torch.float32) is None
     # The rest has the error: no such device, or no driver.
-    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of the subsampling"]
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["fast path subsampling failed"]

@@ -7,6 +7,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from models.device.fast_paths import FastPaths
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
@@ -256,7 +257,7 @@ def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, capl
         assert [row.tokens for row in found] == [
             row.tokens for row in look_ahead(encoded, lengths, predictor, joint, 3).rows()
         ]
-    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernels of the transducer's search"]
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["fast path search failed"]
 
 
 def test_memory_that_runs_out_is_no_fault_of_the_kernels(device, monkeypatch, caplog):
@@ -271,3 +272,40 @@ def test_memory_that_runs_out_is_no_fault_of_the_kernels(device, monkeypatch, ca
     with pytest.raises(RuntimeError, match="out of memory"):
         driver.search(torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device))
     assert not caplog.records
+
+
+class Forgetful(FusedLookAhead):
+    """Kernels that find nothing."""
+
+    def two_steps(self, state):
+        state.active.zero_()
+
+
+def driver_steps_once(monkeypatch):
+    monkeypatch.setattr(GraphDriver, "until_done", lambda self, most: self._replay() or most)
+    monkeypatch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spoil", "states"),
+    [
+        (lambda _: None, {"search": "used"}),
+        (
+            lambda patch: patch.setattr("models.search.fused_look_ahead.FusedLookAhead", Forgetful),
+            {"search": "disagreed", "search_graphs": "used"},
+        ),
+        (driver_steps_once, {"search": "disagreed", "search_graphs": "disagreed"}),
+    ],
+)
+def test_a_search_that_finds_other_tokens_gives_way_to_a_weaker_form(device, spoil, states, monkeypatch, fast_paths):
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    monkeypatch.setattr("models.search.graphed_look_ahead._COMPARED_FRAMES", 12)
+    spoil(monkeypatch)
+    predictor, joint = small_transducer(3, TDT, layers=1, blank_bias=0.5, device=device)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=2, fused=True, loops=False)
+    encoded, lengths = 3 * torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device)
+
+    for _ in range(2):
+        assert_same(driver.search(encoded, lengths), look_ahead(encoded, lengths, predictor, joint, max_symbols=2))
+    assert fast_paths.states() == states

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from models.device.fast_paths import FastPath
 from models.kernels import if_it_runs
 
 GPU = torch.device("cuda")
@@ -16,9 +17,9 @@ def failing(error):
 
 
 def test_a_kernel_that_does_not_compile_is_left_out(caplog):
-    assert if_it_runs(failing(RuntimeError("no such instruction")), GPU, "sums") is None
+    assert if_it_runs(failing(RuntimeError("no such instruction")), GPU, FastPath.SUMS) is None
 
-    assert "no kernel of sums, plain operations do its work: no such instruction" in caplog.text
+    assert "fast path sums failed, plain operations do its work: no such instruction" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -26,4 +27,4 @@ def test_a_kernel_that_does_not_compile_is_left_out(caplog):
 )
 def test_a_trial_without_memory_says_nothing_of_the_kernel(error):
     with pytest.raises(type(error), match=r"no room|out of memory"):
-        if_it_runs(failing(error), GPU, "sums")
+        if_it_runs(failing(error), GPU, FastPath.SUMS)

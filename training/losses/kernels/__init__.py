@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from models.device.fast_paths import FastPath
 from models.kernels import if_it_runs
 from training.losses.lattice import Alignments, arcs_of
 from training.losses.packed_clips import PackedClips
@@ -45,4 +46,4 @@ def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None
         fold(logits[:, :4], row, slice(0, 1), *sums)
         return Operations(weigh, pull, align, fold)
 
-    return if_it_runs(tried, device, "transducers' losses")
+    return if_it_runs(tried, device, FastPath.LOSSES)

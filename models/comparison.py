@@ -1,0 +1,158 @@
+"""Comparing the kernels with plain operations, on the device at hand and with the model's own weights.
+
+A kernel may compile and compute wrong numbers: versions of Triton and of its assembler have done so on current GPUs.
+So each is compared before it is used, at both ends of its sizes, with random frames of ragged lengths.
+"""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.encoders.conformer import ConformerEncoder, ConformerLayer, added
+from models.encoders.padding import Padding
+from models.encoders.subsampling import Subsampling
+from models.heads.attention_decoder import AttentionDecoder
+from models.kernels import FRAMES_WORTH_A_KERNEL
+
+# The allowed error, as a share of the largest value, or as a multiple of the error of plain operations in this dtype,
+# whichever is larger.
+_ALLOWED_SHARE = 2.0**-6
+_ALLOWED_RATIO = 1.5
+# Encoder frames of each row: a batch of a few frames, and one of many.
+_FEW, _MANY = (3, 1), (544, 187, 1, 0)
+_SEED = 0
+
+Compute = Callable[[], Tensor]
+
+
+class Trial(NamedTuple):
+    """One comparison.
+
+    Attributes:
+        path: what is compared.
+        compute: does the work in the model's dtype; it takes the path unless that is left out.
+        exact: does it in float32, with the same weights and inputs.
+    """
+
+    path: FastPath
+    compute: Compute
+    exact: Compute
+
+
+@torch.no_grad()
+def compare_kernels(
+    encoder: nn.Module, attention_decoder: AttentionDecoder | None, device: torch.device, dtype: torch.dtype
+) -> None:
+    """Compare the kernels that a network would use with plain operations; those that disagree are barred.
+
+    Args:
+        encoder: folded, on the device.
+        attention_decoder: the same, if there is one.
+        device: the device; nothing is done where kernels do not run.
+        dtype: dtype of the weights.
+    """
+    if not FAST_PATHS.suits(device):
+        return
+    for trial in _trials(encoder, attention_decoder, device, dtype):
+        if FAST_PATHS.allows(trial.path):
+            with FAST_PATHS.trying(trial.path):
+                _compare(trial)
+
+
+def _compare(trial: Trial) -> None:
+    # Only this path is compared; others are plain in both.
+    with FAST_PATHS.plainly(*set(FastPath) - {trial.path}):
+        fast = trial.compute()
+    with FAST_PATHS.plainly():
+        plain, exact = trial.compute(), trial.exact()
+    error, own = _error(fast, exact), _error(plain, exact)
+    bound = max(_ALLOWED_SHARE * float(exact.abs().max()), _ALLOWED_RATIO * own)
+    if error <= bound:  # not if it is no number
+        FAST_PATHS.note(trial.path, PathState.USED)
+    else:
+        FAST_PATHS.bar(trial.path, PathState.DISAGREED, f"its error is {error:.3g}, that of plain operations {own:.3g}")
+
+
+def _error(values: Tensor, exact: Tensor) -> float:
+    return float((values.double() - exact.double()).abs().max())
+
+
+def _trials(
+    encoder: nn.Module, attention_decoder: AttentionDecoder | None, device: torch.device, dtype: torch.dtype
+) -> Iterator[Trial]:
+    generator = torch.Generator(device).manual_seed(_SEED)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=device, dtype=torch.float32).to(dtype)
+
+    if isinstance(encoder, ConformerEncoder):
+        for lengths in (_FEW, _MANY):
+            yield from _trials_of_encoder(encoder, torch.tensor(lengths, device=device), noise)
+    if attention_decoder is not None:
+        for rows in (1, 32):
+            yield _trial_of_decoder(attention_decoder, rows, noise)
+
+
+def _trials_of_encoder(encoder: ConformerEncoder, lengths: Tensor, noise: Callable[..., Tensor]) -> Iterator[Trial]:
+    """Yield a trial for each kind of module, of the first layer; kernels do not look at the weights' values."""
+    config = encoder.config
+    subsampling, layer = encoder.subsampling, encoder.layers[0]
+    assert isinstance(layer, ConformerLayer)
+    exact_layer = deepcopy(layer).float()
+    longest = int(lengths.max())
+    padding = Padding(lengths, longest, int(lengths.sum()))
+    frames = padding.without(noise(lengths.size(0), longest, config.width))
+    change = noise(*frames.shape)
+    positions = encoder.positions(noise(1, longest, config.width))
+
+    def of_module(path: FastPath, apply: Callable[[ConformerLayer, Tensor, Tensor], Tensor]) -> Trial:
+        return Trial(
+            path,
+            lambda: apply(layer, frames, positions),
+            lambda: apply(exact_layer, frames.float(), positions.float()),
+        )
+
+    if isinstance(subsampling, Subsampling):
+        features = noise(lengths.size(0), config.mels, longest * config.subsampling_factor)
+        own_lengths = lengths * config.subsampling_factor
+        exact = deepcopy(subsampling).float()
+        kept = padding.valid[:, :, None]  # kernels leave other values in the padding
+        yield Trial(
+            FastPath.SUBSAMPLING,
+            lambda: subsampling(features, own_lengths)[0] * kept,
+            lambda: exact(features.float(), own_lengths)[0] * kept,
+        )
+    yield of_module(FastPath.ATTENTION, lambda layer, frames, positions: layer.attention(frames, positions, padding))
+    yield of_module(FastPath.CONVOLUTION, lambda layer, frames, _: layer.convolution(frames, padding))
+    yield Trial(
+        FastPath.SUMS,
+        lambda: torch.cat(added(frames, change, 0.5, layer.norm)),
+        lambda: torch.cat(added(frames.float(), change.float(), 0.5, exact_layer.norm)),
+    )
+    if longest > max(_FEW):
+        many = noise(1, FRAMES_WORTH_A_KERNEL + 1, config.width)
+        feed, exact_feed = layer.first_feed_forward, exact_layer.first_feed_forward
+        yield Trial(FastPath.FEED_FORWARD, lambda: feed(many), lambda: exact_feed(many.float()))
+
+
+def _trial_of_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[..., Tensor]) -> Trial:
+    """Compare the scores after two tokens, so that the second reads what the first has written."""
+    exact = deepcopy(decoder).float()
+    width = decoder.config.width if decoder.encoder_projection is None else decoder.encoder_projection.in_features
+    encoded = noise(rows, max(_MANY), width)
+    lengths = torch.arange(rows, device=encoded.device) * max(_MANY) // rows + 1
+    tokens = torch.arange(2 * rows, device=encoded.device).view(rows, 2) % decoder.vocabulary_size
+
+    def scores(decoder: nn.Module, encoded: Tensor) -> Tensor:
+        assert isinstance(decoder, AttentionDecoder)
+        memory, cache = decoder.memory(encoded, lengths), decoder.cache(rows, 4)
+        place = torch.zeros(1, dtype=torch.int64, device=encoded.device)
+        decoder(tokens[:, :1], place, memory, cache)
+        result: Tensor = decoder(tokens[:, 1:], place + 1, memory, cache)
+        return result
+
+    return Trial(FastPath.DECODER_STEP, lambda: scores(decoder, encoded), lambda: scores(exact, encoded.float()))

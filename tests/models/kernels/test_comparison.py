@@ -1,0 +1,127 @@
+"""Kernels that compute wrong numbers, or fail at the model's own sizes, are left out; the others stay."""
+
+import pytest
+import torch
+
+from models.comparison import compare_kernels
+from models.config import ConformerConfig
+from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
+from models.encoders.attention import RelativeAttention
+from models.encoders.conformer import ConformerEncoder, ConvolutionModule
+from models.kernels import gated_convolution_on
+
+CPU = torch.device("cpu")
+IN_ENCODER = ("models.kernels.convolution.gated_convolution", FastPath.CONVOLUTION)
+IN_ATTENTION = ("models.kernels.attention.relative_attention", FastPath.ATTENTION)
+IN_SUMS = ("models.kernels.residual_norm.residual_norm", FastPath.SUMS)
+
+
+SHAPE = ConformerConfig(
+    mels=16,
+    layers=1,
+    width=32,
+    heads=2,
+    feed_forward_width=64,
+    kernel_size=5,
+    subsampling="dw_striding",
+    subsampling_factor=4,
+    subsampling_channels=16,
+    bias=True,
+    scale_input=False,
+)
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    """A folded encoder, whose kernels run in Triton's interpreter."""
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    monkeypatch.setattr("models.comparison._MANY", (9, 4, 1, 0))
+    encoder = ConformerEncoder(SHAPE).eval().requires_grad_(False)
+    for module in list(encoder.modules()):
+        if isinstance(module, ConvolutionModule | RelativeAttention):
+            module.fold()
+    return encoder
+
+
+def changed(monkeypatch, kernel, change):
+    module, _, name = kernel.rpartition(".")
+    right = getattr(__import__(module, fromlist=[name]), name)
+    monkeypatch.setattr(kernel, lambda *args, **options: change(args, right(*args, **options)))
+
+
+def test_kernels_that_compute_what_plain_operations_compute_are_used(encoder):
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    used = (FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS)
+    assert {path: FAST_PATHS.states()[path] for path in used} == dict.fromkeys(used, "used")
+
+
+@pytest.mark.parametrize(("kernel", "path"), [IN_ENCODER, IN_ATTENTION])
+@pytest.mark.parametrize("wrong", [lambda result: 1.1 * result, lambda result: result * float("nan")])
+def test_a_kernel_that_computes_wrong_numbers_is_left_out(encoder, monkeypatch, caplog, kernel, path, wrong):
+    changed(monkeypatch, kernel, lambda _, result: wrong(result))
+
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    states = FAST_PATHS.states()
+    assert states[path] == "disagreed"
+    assert states[FastPath.SUMS] == "used"
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == [f"fast path {path} disagreed"]
+    if path is FastPath.CONVOLUTION:
+        assert gated_convolution_on(CPU, torch.float32) is None
+
+
+def test_a_kernel_that_fails_at_a_large_size_only_is_left_out(encoder, monkeypatch):
+    def late(args, result):
+        if args[0].numel() > 200:
+            raise RuntimeError("too many resources requested")
+        return result
+
+    changed(monkeypatch, IN_SUMS[0], late)
+
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    assert FAST_PATHS.states()[FastPath.SUMS] == "failed"
+
+
+def test_memory_that_runs_out_says_nothing_of_a_kernel(encoder, monkeypatch):
+    def refuse(*_):
+        raise torch.OutOfMemoryError
+
+    changed(monkeypatch, IN_SUMS[0], refuse)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        compare_kernels(encoder, None, CPU, torch.float32)
+    assert not FAST_PATHS.is_barred(FastPath.SUMS)
+
+
+def test_none_of_them_is_tried_where_the_operator_wants_none(encoder, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("tried")
+
+    for kernel, _ in (IN_ENCODER, IN_ATTENTION, IN_SUMS):
+        changed(monkeypatch, kernel, refuse)
+    FAST_PATHS.limit("none")
+
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    assert set(FAST_PATHS.states().values()) == {"off"}
+
+
+def test_trials_are_announced_from_outside_in(encoder):
+    heard = []
+    FAST_PATHS.on_trying = heard.append
+
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    assert heard[-1] is None
+    assert set(heard) >= {None, FastPath.SUMS, FastPath.ATTENTION}
+
+
+def test_names_of_paths_are_checked():
+    with pytest.raises(ValueError, match=r"'attention,warp' are not auto, none, or some of attention, convolution"):
+        FAST_PATHS.limit("attention,warp")
+    FAST_PATHS.limit("attention, loop")
+    assert FAST_PATHS.allows(FastPath.ATTENTION)
+    assert FAST_PATHS.allows(FastPath.LOOP)
+    assert not FAST_PATHS.allows(FastPath.SUMS)
