@@ -42,6 +42,7 @@ from service.outbound import Outbound
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
+from service.workers.relay import RelayServer
 from service.workers.session import MainProcess
 from service.workers.shared_counts import SharedRequestCounts
 from service.workers.supervisor import WorkerSupervisor
@@ -184,7 +185,7 @@ class Server:
             http: WorkerSupervisor | Web
             if self._workers:
                 http = self._workers
-                main_process = MainProcess(self.dispatcher, self._demand, self._access, app)
+                main_process = MainProcess(self.dispatcher, self._demand, self._access, RelayServer(app))
                 serving = asyncio.create_task(self._workers.run(self._listener, main_process))
             else:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))

@@ -41,7 +41,7 @@ log = logging.getLogger("steno")
 # (docs/performance.md).
 SWITCH_INTERVAL = 0.0005
 # After the drain, answers have so long to be written, and as long again once uvicorn has cancelled their requests.
-_CLOSE_SECONDS = 5
+CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
 _SPARE_DECODE_THREADS = 4
 
@@ -102,7 +102,7 @@ class Web(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=settings.keep_alive_seconds,
-            timeout_graceful_shutdown=_CLOSE_SECONDS,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
         )
         super().__init__(config)
 
@@ -110,7 +110,7 @@ class Web(uvicorn.Server):
         """Answer connections until `finish`, then for a limited time those under way."""
         await self.serve(sockets=[listener])
         if self.server_state.tasks:  # uvicorn has cancelled them; they still answer with an error
-            await asyncio.wait(self.server_state.tasks, timeout=_CLOSE_SECONDS)
+            await asyncio.wait(self.server_state.tasks, timeout=CLOSE_SECONDS)
 
     def finish(self) -> None:
         """Take no more connections, and close those that are idle."""

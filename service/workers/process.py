@@ -31,12 +31,12 @@ from service.settings import Settings
 from service.shared_audio import Arena
 from service.threads import in_thread_if_possible
 from service.tracing import tracer
-from service.workers.forwarding import Forwarder, WorkerApp
+from service.workers.descriptors import DescriptorSender
 from service.workers.protocol import (
+    RELAYED,
     Answered,
     Failed,
     Finish,
-    ForwardEnded,
     Granted,
     Keys,
     LanguageProbabilities,
@@ -44,15 +44,13 @@ from service.workers.protocol import (
     Listening,
     Models,
     ModelsKnown,
-    ResponsePiece,
-    ResponseStart,
     SendSnapshot,
     Snapshot,
     Start,
     ToWorker,
-    WantBody,
     to_worker,
 )
+from service.workers.relay import WorkerApp
 from service.workers.remote import Calls, RemoteCore, RemoteModels, RemoteQueue
 from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedOutlook, SharedRequestCounts
 from service.workers.totals import snapshot
@@ -68,11 +66,18 @@ class _Worker:
         shared: counts of all processes.
         arena: memory for samples.
         calls: what it asks the main process for.
+        descriptors: sends descriptors to the main process.
         listener: where it accepts connections.
     """
 
     def __init__(
-        self, settings: Settings, shared: SharedCounts, arena: Arena, calls: Calls, listener: socket.socket
+        self,
+        settings: Settings,
+        shared: SharedCounts,
+        arena: Arena,
+        calls: Calls,
+        descriptors: DescriptorSender,
+        listener: socket.socket,
     ) -> None:
         self._settings = settings
         self._shared = shared
@@ -82,7 +87,7 @@ class _Worker:
         self._catalog = Catalog(settings.checkpoints, settings.model_aliases)
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
         self._metrics = Metrics()
-        self._forwarder = Forwarder(calls.send, calls.number)
+        self._descriptors = descriptors
         self._models = RemoteModels(calls)
         self._has_models = asyncio.Event()  # and keys, which come before
         self._finish = asyncio.Event()
@@ -93,8 +98,6 @@ class _Worker:
         match message:
             case Answered() | LanguageProbabilities() | Failed() | Granted() | LimitReached():
                 self._calls.handle(message)
-            case WantBody() | ResponseStart() | ResponsePiece() | ForwardEnded():
-                self._forwarder.handle(message)
             case Models(version=version, entries=entries):
                 self._catalog.replace(self._models.of(entries))
                 self._has_models.set()
@@ -121,7 +124,7 @@ class _Worker:
         core = RemoteCore(gate, self._catalog, not settings.loadable.is_empty, self._calls)
         queue = RemoteQueue(self._calls, self._arena)
         with open_front(settings, core, queue, metrics=self._metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front, None), self._forwarder)
+            app = WorkerApp(create_app(front, None), lambda connection: self._descriptors.send(RELAYED, connection))
             connections = SharedConnectionCounts(self._shared)
             web = Web(settings, app, Connections(connection_limits(settings), self._metrics, connections))
             garbage.take_over()
@@ -187,7 +190,9 @@ async def _main(args: argparse.Namespace) -> None:
     start = await begun
     settings = Settings(**msgspec.json.decode(start.settings))
     shared = SharedCounts(args.counts, settings.http_processes + 1, start.row)
-    ours = _Worker(settings, shared, Arena(args.memory), Calls(channel.send), socket.socket(fileno=args.listener))
+    descriptors = DescriptorSender(socket.socket(fileno=args.descriptors))
+    listener = socket.socket(fileno=args.listener)
+    ours = _Worker(settings, shared, Arena(args.memory), Calls(channel.send), descriptors, listener)
     for message in early:
         ours.handle(message)
     worker.append(ours)
@@ -205,7 +210,7 @@ def _exit(_: "asyncio.Future[None]") -> None:
 def main() -> None:
     """Parse the command line of a worker, and run it."""
     parser = argparse.ArgumentParser()
-    for name in ("socket", "listener", "memory", "counts"):
+    for name in ("socket", "descriptors", "listener", "memory", "counts"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--log-format", choices=("json", "text"), required=True)
     parser.add_argument("--log-level", required=True)

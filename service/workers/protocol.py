@@ -5,9 +5,10 @@ into memory that both processes map (`service.shared_audio`).
 
 A worker numbers what it asks for. The main process answers each `GetOrLoad`, `Accept`, `AcquireRoom`, `UseKey` and
 `UseAudio` once, and holds what it granted until the worker sends `End`; each `Grow` once, for which the `End` of the
-recording's `Accept` is enough; and each `Transcribe` and `Identify` once, also after an `End`, which withdraws it. A
-request that the worker passes on is ASGI in messages: `Forward` begins it, each `WantBody` asks for the next
-`BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by `PieceWritten`, and `ForwardEnded` ends it.
+recording's `Accept` is enough; and each `Transcribe` and `Identify` once, also after an `End`, which withdraws it.
+
+Requests that are not for transcripts are relayed as HTTP (`relay`), on connections that go to the main process as
+descriptors (`descriptors`), with the number `RELAYED`.
 """
 
 import msgspec
@@ -21,6 +22,8 @@ from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
 MetricSamples = list[MetricSample]
+
+RELAYED = 0
 
 
 class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -160,41 +163,6 @@ class End(Tagged, frozen=True):
     has_failed: bool = False
 
 
-class Forward(Tagged, frozen=True):
-    """A request that the main process answers; see ASGI for the fields."""
-
-    call: int
-    http_version: str
-    method: str
-    scheme: str
-    path: str
-    raw_path: bytes
-    query_string: bytes
-    headers: list[tuple[bytes, bytes]]
-    client: tuple[str, int] | None
-    server: tuple[str, int | None] | None
-
-
-class BodyPiece(Tagged, frozen=True):
-    """A piece of a request's body."""
-
-    call: int
-    body: bytes
-    has_more: bool
-
-
-class Disconnected(Tagged, frozen=True):
-    """The client of a forwarded request left, or the worker is done with it."""
-
-    call: int
-
-
-class PieceWritten(Tagged, frozen=True):
-    """A piece of a response was written to the client."""
-
-    call: int
-
-
 class Start(Tagged, frozen=True):
     """The first message to a worker.
 
@@ -303,34 +271,6 @@ class Failed(Tagged, frozen=True):
     retry_after: int | None = None
 
 
-class WantBody(Tagged, frozen=True):
-    """The main process waits for the next piece of a request's body."""
-
-    call: int
-
-
-class ResponseStart(Tagged, frozen=True):
-    """Status and headers of a response."""
-
-    call: int
-    status: int
-    headers: list[tuple[bytes, bytes]]
-
-
-class ResponsePiece(Tagged, frozen=True):
-    """A piece of a response's body."""
-
-    call: int
-    body: bytes
-    has_more: bool
-
-
-class ForwardEnded(Tagged, frozen=True):
-    """A forwarded request is over."""
-
-    call: int
-
-
 FromWorker = (
     Transcribe
     | Identify
@@ -344,27 +284,10 @@ FromWorker = (
     | AcquireRoom
     | UseKey
     | UseAudio
-    | Forward
-    | BodyPiece
-    | Disconnected
-    | PieceWritten
     | Listening
 )
 ToWorker = (
-    Answered
-    | LanguageProbabilities
-    | Failed
-    | Granted
-    | LimitReached
-    | Models
-    | Keys
-    | SendSnapshot
-    | Finish
-    | Start
-    | WantBody
-    | ResponseStart
-    | ResponsePiece
-    | ForwardEnded
+    Answered | LanguageProbabilities | Failed | Granted | LimitReached | Models | Keys | SendSnapshot | Finish | Start
 )
 from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

@@ -7,8 +7,6 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from starlette.types import ASGIApp
-
 from service.demand import Demand, DemandError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import DispatchError, OverloadedError
@@ -19,15 +17,12 @@ from service.http.errors import RequestError
 from service.shared_audio import ArenaView
 from service.tracing import Trace, Traceparent, under
 from service.workers.errors import failed
-from service.workers.forwarding import ForwardedRequest
 from service.workers.protocol import (
+    RELAYED,
     Accept,
     AcquireRoom,
     Answered,
-    BodyPiece,
-    Disconnected,
     End,
-    Forward,
     FromWorker,
     GetOrLoad,
     Granted,
@@ -39,7 +34,6 @@ from service.workers.protocol import (
     MetricSamples,
     ModelsKnown,
     PartEntry,
-    PieceWritten,
     SendSnapshot,
     Snapshot,
     ToWorker,
@@ -48,6 +42,7 @@ from service.workers.protocol import (
     UseKey,
     UseModel,
 )
+from service.workers.relay import RelayServer
 
 _EXPECTED = (DispatchError, DemandError, RequestError)
 
@@ -61,13 +56,13 @@ class MainProcess:
     """What workers use of the main process.
 
     Attributes:
-        app: answers the requests that workers pass on.
+        relay: answers the requests that workers pass on.
     """
 
     dispatcher: Dispatcher
     demand: Demand
     access: Access
-    app: ASGIApp
+    relay: RelayServer
 
 
 class Session:
@@ -93,7 +88,6 @@ class Session:
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._granted: dict[int, Callable[[bool], None]] = {}  # each takes a grant back; True: the request failed
         self._recordings: dict[int, LocalRecording] = {}
-        self._forwarded: dict[int, ForwardedRequest] = {}
         self._models: dict[str, ExitStack] = {}
         self._known_version = 0
         self._changed = asyncio.Event()
@@ -123,12 +117,6 @@ class Session:
                 self._use_key(message)
             case GetOrLoad():
                 self._run(message.call, self._get_or_load(message))
-            case Forward():
-                forwarded = self._forwarded[message.call] = ForwardedRequest(message, self._send)
-                self._run(message.call, self._respond(message.call, forwarded))
-            case BodyPiece() | Disconnected() | PieceWritten():
-                if known := self._forwarded.get(message.call):
-                    known.handle(message)
             case Snapshot():
                 self.metrics = message.samples
                 self._note_change()
@@ -137,6 +125,12 @@ class Session:
                 self._note_change()
             case Listening():
                 self.is_listening = True
+
+    def take_descriptor(self, number: int, descriptor: int | None) -> None:
+        """Take what the worker sent, or what this process had no room for: then the other end of it is closed."""
+        assert number == RELAYED
+        if descriptor is not None:
+            self._main.relay.take(descriptor)
 
     async def until_known(self, version: int) -> None:
         """Wait until the worker knows a version of the models, or is gone."""
@@ -152,8 +146,6 @@ class Session:
         """Withdraw all that the worker asked for, and take back all that it holds, after it is gone."""
         self._is_closed = True
         self._note_change()
-        for forwarded in list(self._forwarded.values()):
-            forwarded.handle(Disconnected(0))
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -276,12 +268,6 @@ class Session:
                 return
             self._send(Granted(message.call, None if model is None else model.id))
             await asyncio.Event().wait()
-
-    async def _respond(self, call: int, forwarded: ForwardedRequest) -> None:
-        try:
-            await forwarded.run(self._main.app)
-        finally:
-            del self._forwarded[call]
 
     def _use_model(self, message: UseModel) -> None:
         if not message.is_used:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from service.channel import Channel
 from service.http.access import Key
 from service.http.allowance import KeyLimits
+from service.http.opening import CLOSE_SECONDS
 from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
+from service.workers.descriptors import DescriptorReceiver
 from service.workers.protocol import (
     Finish,
     FromWorker,
@@ -59,6 +61,7 @@ class _RunningWorker:
 
     process: asyncio.subprocess.Process
     channel: Channel[FromWorker]
+    descriptors: DescriptorReceiver
     session: Session
     memory: int
     is_stuck: bool = False
@@ -126,7 +129,10 @@ class WorkerSupervisor:
         """Have the workers finish what is under way, and exit; kill those that do not."""
         self._finishing.set()
         self._send(Finish())
-        asyncio.get_running_loop().call_later(_FINISH_SECONDS, self._kill)
+        loop = asyncio.get_running_loop()
+        if self._main is not None:
+            loop.call_later(CLOSE_SECONDS, self._main.relay.cancel)
+        loop.call_later(_FINISH_SECONDS, self._kill)
 
     def _kill(self) -> None:
         for worker in self._workers.values():
@@ -181,6 +187,7 @@ class WorkerSupervisor:
             await worker.channel.lost
         finally:
             worker.channel.close()
+            worker.descriptors.close()
             del self._workers[row]
             self._totals.retire(worker.session.metrics)  # at once, or sums would lack its counts meanwhile
             await worker.session.close()
@@ -204,14 +211,21 @@ class WorkerSupervisor:
         return sum(worker.session.is_listening for worker in self._workers.values())
 
     async def _start(self, row: int, listener: socket.socket, main: MainProcess) -> _RunningWorker:
-        async with started(
-            [sys.executable, "-P", "-m", _MODULE, *self._arguments],
-            {"--listener": listener.fileno(), "--counts": self._counts_file},
-        ) as child:
-            channel = Channel(from_worker)
-            session = Session(main, child.memory, channel.send)
-            await channel.open(child.connection, session.handle)
-        worker = self._workers[row] = _RunningWorker(child.process, channel, session, child.memory)
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as if_it_fails:
+            if_it_fails.enter_context(ours)
+            inherited = {
+                "--listener": listener.fileno(),
+                "--counts": self._counts_file,
+                "--descriptors": theirs.fileno(),
+            }
+            async with started([sys.executable, "-P", "-m", _MODULE, *self._arguments], inherited) as child:
+                channel = Channel(from_worker)
+                session = Session(main, child.memory, channel.send)
+                await channel.open(child.connection, session.handle)
+            if_it_fails.pop_all()
+        descriptors = DescriptorReceiver(ours, session.take_descriptor)
+        worker = self._workers[row] = _RunningWorker(child.process, channel, descriptors, session, child.memory)
         channel.send(Start(self._settings.model_dump_json().encode(), row))
         channel.send(self._key_message())
         channel.send(self._models_message())

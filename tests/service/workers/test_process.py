@@ -23,7 +23,7 @@ def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
         asyncio.get_running_loop().set_default_executor(threads)
         with socket.socket() as listener:
             worker = _Worker(
-                Settings(model="stub"), SharedCounts(counts, 2, 0), Arena(memory), Calls(sent.append), listener
+                Settings(model="stub"), SharedCounts(counts, 2, 0), Arena(memory), Calls(sent.append), None, listener
             )
             worker.handle(SendSnapshot())
             await asyncio.gather(*worker._sending)

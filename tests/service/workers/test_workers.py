@@ -139,7 +139,62 @@ def test_all_other_requests_are_answered_as_by_one_process(one, two, method, pat
     bodies = [re.sub(r'"created":\d+', "", told.text) for told in answers]
     assert bodies[0] == bodies[1]
     assert answers[0].status_code == answers[1].status_code
-    assert {*answers[0].headers} == {*answers[1].headers}
+    assert sorted(name for name, _ in answers[0].headers.raw) == sorted(name for name, _ in answers[1].headers.raw)
+
+
+def begun_job(port: int, *, body: bytes = b"", headers: str = "") -> socket.socket:
+    """A connection on which a job is sent, with less of its body than it announces."""
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
+    connection.sendall(
+        f"POST /v1/audio/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\n"
+        f"content-length: 1000000\r\n{headers}\r\n".encode()
+        + body
+    )
+    return connection
+
+
+@pytest.mark.parametrize("headers", ["", "expect: 100-continue\r\n"])
+def test_a_job_that_is_refused_at_its_head_is_answered_though_its_body_never_ends(one, two, headers):
+    for served in (one, two):
+        told = answer(begun_job(served.server.port, body=b"" if headers else b"RIFF", headers=headers))
+
+        assert told.startswith(b"HTTP/1.1 403 Forbidden")  # there is no folder for jobs; nor is a body asked for
+        assert b"jobs_disabled" in told
+
+
+@pytest.fixture(scope="module")
+def with_jobs(tmp_path_factory):
+    with serving(http_processes=2, jobs_folder=tmp_path_factory.mktemp("jobs")) as served:
+        wait_until_listening(served)
+        yield served
+
+
+def test_a_client_of_a_relayed_request_that_leaves_is_noticed(with_jobs):
+    connection = begun_job(with_jobs.server.port, body=b"RIFF")
+    wait_for(lambda: with_jobs.metric('steno_http_requests_in_flight{endpoint="jobs"}') == 1)
+
+    connection.close()
+
+    wait_for(lambda: with_jobs.metric('steno_http_requests_total{endpoint="jobs",method="POST",status="499"}') == 1)
+
+
+def test_a_job_is_relayed_in_pieces_after_its_client_was_asked_for_it(with_jobs):
+    recording = wav(tone(SAMPLE_RATE))
+    connection = socket.create_connection(("127.0.0.1", with_jobs.server.port), PATIENCE)
+    connection.sendall(
+        b"POST /v1/audio/jobs?response_format=json HTTP/1.1\r\nhost: any\r\ncontent-type: audio/wav\r\n"
+        b"expect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 Continue")
+    for at in range(0, len(recording), 10_000):
+        piece = recording[at : at + 10_000]
+        connection.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+    connection.sendall(b"0\r\n\r\n")
+
+    told = connection.recv(1 << 16)
+    connection.close()
+
+    assert told.startswith(b"HTTP/1.1 202 Accepted")
 
 
 def test_metrics_are_sums_and_each_request_is_counted_once(two):

@@ -1,0 +1,170 @@
+"""Requests that a worker passes on to the main process: all but those for transcripts, by HTTP over a pair of sockets.
+
+The main process gets its end of the pair as a descriptor, so it listens nowhere. h11 speaks the worker's side: an
+answer is passed on when it comes, also before the request's body has ended.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from service.http.error_codes import ErrorCode
+from service.http.errors import RequestError, error_response
+from service.http.gate import PATHS
+
+_CLOSE_SECONDS = 2.0
+_PIECE_BYTES = 1 << 16
+# They are about one connection, and the next one is another.
+_HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
+_FRAMING = {b"transfer-encoding"}  # of an answer: its pieces are framed anew
+
+
+class WorkerApp:
+    """ASGI application of a worker: answers requests for transcripts, and passes all others on.
+
+    Args:
+        transcription: answers requests for transcripts.
+        hand_over: gives the main process a descriptor of a connection.
+    """
+
+    def __init__(self, transcription: ASGIApp, hand_over: Callable[[int], None]) -> None:
+        self._transcription = transcription
+        self._hand_over = hand_over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
+        if scope["type"] != "http" or scope["path"] in PATHS:
+            await self._transcription(scope, receive, send)
+            return
+        connection = h11.Connection(h11.CLIENT)
+        try:
+            head = connection.send(_request(scope))
+        except h11.LocalProtocolError as error:
+            refusal = RequestError(f"The request is not valid: {error}.", code=ErrorCode.INVALID_REQUEST)
+            await error_response(refusal)(scope, receive, send)
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._hand_over(theirs.fileno())
+        reader, writer = await asyncio.open_connection(sock=ours)
+        assert head is not None
+        writer.write(head)
+        answering = asyncio.create_task(_Relayed(connection, reader, writer, receive, send).run())
+        try:
+            await asyncio.shield(answering)
+        except asyncio.CancelledError:  # the service ends; the main process, which ends too, sends a last answer
+            await asyncio.wait({answering}, timeout=_CLOSE_SECONDS)
+        finally:
+            answering.cancel()
+            await asyncio.wait({answering})
+            writer.close()
+
+
+def _request(scope: Scope) -> h11.Request:
+    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    headers = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
+    if not any(name == b"host" for name, _ in headers):
+        headers.append((b"host", b""))
+    return h11.Request(method=scope["method"], target=target or b"/", headers=headers)
+
+
+class _Relayed:
+    """A request whose head was sent: its body goes up while its answer comes down."""
+
+    def __init__(
+        self,
+        connection: h11.Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._writer = writer
+        self._receive = receive
+        self._send = send
+        self._may_send_body = asyncio.Event()
+
+    async def run(self) -> None:
+        """Relay it to its end, or until the client leaves.
+
+        Raises:
+            h11.RemoteProtocolError: if the main process gives it up.
+        """
+        if not self._connection.client_is_waiting_for_100_continue:
+            self._may_send_body.set()
+        sending = asyncio.create_task(self._send_body())
+        try:
+            await self._pass_answer()
+        except h11.RemoteProtocolError:
+            if not sending.done():  # as it is once the client has left
+                raise
+        finally:
+            sending.cancel()
+            await asyncio.wait({sending})
+
+    async def _send_body(self) -> None:
+        """Send the body while the main process reads it, and close the connection when the client leaves."""
+        await self._may_send_body.wait()
+        with contextlib.suppress(ConnectionError):
+            while (message := await self._receive())["type"] == "http.request":
+                piece = self._connection.send(h11.Data(message.get("body", b""))) or b""
+                if not message.get("more_body", False):
+                    piece += self._connection.send(h11.EndOfMessage()) or b""
+                self._writer.write(piece)
+                await self._writer.drain()
+        self._writer.transport.abort()
+
+    async def _pass_answer(self) -> None:
+        while True:
+            match self._connection.next_event():
+                case h11.NEED_DATA:
+                    self._connection.receive_data(await self._reader.read(_PIECE_BYTES))
+                case h11.InformationalResponse():
+                    self._may_send_body.set()
+                case h11.Response(status_code=status, headers=fields):
+                    headers = [(name, value) for name, value in fields if name not in _HOP_BY_HOP | _FRAMING]
+                    await self._send({"type": "http.response.start", "status": status, "headers": headers})
+                case h11.Data(data=data):
+                    await self._send({"type": "http.response.body", "body": bytes(data), "more_body": True})
+                case h11.EndOfMessage():
+                    await self._send({"type": "http.response.body"})
+                    return
+
+
+class RelayServer:
+    """The main process's end: HTTP on connections that workers hand over; they have bounded heads and bodies already.
+
+    Args:
+        app: answers the requests.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._config = uvicorn.Config(
+            app, ws="none", lifespan="off", log_config=None, proxy_headers=False, server_header=False, date_header=False
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._opening: set[asyncio.Task[object]] = set()
+
+    def take(self, descriptor: int) -> None:
+        """Answer the request on a connection."""
+        connection = socket.socket(fileno=descriptor)
+        connection.setblocking(False)
+        protocol = HttpToolsProtocol(config=self._config, server_state=self._state, app_state={})
+        opening = asyncio.create_task(asyncio.get_running_loop().create_connection(lambda: protocol, sock=connection))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    def cancel(self) -> None:
+        """Cancel what is under way; it still answers with an error."""
+        for task in self._state.tasks:
+            task.cancel()
