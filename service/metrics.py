@@ -218,6 +218,8 @@ class Metrics:
         )
         meaning = "CUDA graphs by what they compute: captured, refused by the device, or without memory (no_room)."
         self.graphs = gauge("graphs", meaning, "model", "kind", "state")
+        meaning = "Fast paths of a GPU: used, slower than plain operations, disagreed with them, failed, hung, or off."
+        self.fast_path = gauge("fast_path", meaning, "model", "path", "state")
         self.model_info = gauge("model_info", "1 for each model that is served.", "model", "family", "dtype", "device")
         self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")
 
@@ -284,6 +286,8 @@ class Metrics:
         for work, states in ready.graphs.items():
             for state, count in states.items():
                 self.graphs.labels(ready.model, work, state).set(count)
+        for path, state in ready.fast_paths.items():
+            self.fast_path.labels(ready.model, path, state).set(1)
         info = ready.info
         self.model_info.labels(ready.model, info.family, info.dtype, info.device).set(1)
 
@@ -291,7 +295,14 @@ class Metrics:
         """Remove the gauges of a model that was unloaded; its counters stay, as Prometheus expects."""
         for gauge in (
             *(self.queue_depth, self.queue_audio_seconds, self.model_info),
-            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes, self.batch_budget, self.graphs),
+            *(
+                self.model_load_seconds,
+                self.warmup_seconds,
+                self.model_weight_bytes,
+                self.batch_budget,
+                self.graphs,
+                self.fast_path,
+            ),
         ):
             gauge.remove_by_labels({"model": model})
 

@@ -108,6 +108,7 @@ class Server:
             beam=settings.beam,
             language_model=settings.language_model,
             aligner=settings.aligner,
+            fast_paths=settings.fast_paths,
         )
         loads = [
             msgspec.structs.replace(template, model=model, checkpoint=checkpoint)

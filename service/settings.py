@@ -125,6 +125,11 @@ class Settings(BaseSettings):
         description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, float16 on Volta and Turing "
         "(V100, T4), else float32. tf32 is for GPUs since Ampere, int8 for Conformers on a CPU.",
     )
+    fast_paths: str = Field(
+        default="auto",
+        description="What a GPU computes by kernels, graphs and loops of its own, each after a comparison with plain "
+        "operations: auto, none, or names with commas between them, as steno_fast_path has them.",
+    )
     threads: Count | None = Field(
         default=None,
         description="CPU threads per batch; unset: as many as the CPU limit allows; engines that compute at the same "

@@ -54,10 +54,12 @@ class FastPaths:
     Attributes:
         on_trying: called with a path right before it is tried, and with None when no trial is under way. Who hears it
             outside knows which path has ended the process, or hangs.
+        on_barred: called with a path that has disagreed or failed here, and its state.
     """
 
     def __init__(self) -> None:
         self.on_trying: Callable[[FastPath | None], object] = lambda _: None
+        self.on_barred: Callable[[FastPath, PathState], object] = lambda *_: None
         self._states: dict[FastPath, PathState] = {}
         self._found: dict[tuple[Hashable, ...], Any] = {}
         self._tried: list[FastPath] = []
@@ -86,8 +88,8 @@ class FastPaths:
         """Leave a path out for good; the first reason counts, and is logged once."""
         if not self.is_barred(path):
             self._states[path] = state
-            if state is not PathState.OFF:
-                log.warning("fast path %s %s, plain operations do its work: %s", path, state, why)
+            log.warning("fast path %s %s, plain operations do its work: %s", path, state, why)
+            self.on_barred(path, state)
 
     def note(self, path: FastPath, state: PathState) -> None:
         """Record that a path is used, or that it is slower for some shapes; one that is barred stays so."""

@@ -54,7 +54,7 @@ class BudgetCache:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path or _default_path()
+        self._path = path or cache_folder() / "budgets.json"
 
     def find(self, setup: Setup) -> float | None:
         """Return the measured budget of a setup in seconds; None if there is none."""
@@ -85,9 +85,10 @@ class BudgetCache:
             log.warning("a measured budget cannot be written", extra={"path": str(self._path), "why": str(error)})
 
 
-def _default_path() -> Path:
+def cache_folder() -> Path:
+    """Return the folder in the user's cache where engines keep what they have measured."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
-    return Path(home) / "steno" / "budgets.json"
+    return Path(home) / "steno"
 
 
 def knee(one: float, many: float, rows: int, seconds: float) -> float:

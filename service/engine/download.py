@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from service.engine.protocol import Downloading
+from service.engine.protocol import Barred, Downloading, Trying
 
 log = logging.getLogger("steno.engine")
 
@@ -22,10 +22,13 @@ class DownloadReport:
     """
 
     def __init__(
-        self, model: str, send: Callable[[Downloading], None], clock: Callable[[], float] = time.monotonic
+        self,
+        model: str,
+        send: Callable[[Downloading | Trying | Barred], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
-        self._send = send
+        self.send = send
         self._clock = clock
         self._reported = self._logged = float("-inf")
 
@@ -34,7 +37,7 @@ class DownloadReport:
         now, is_last = self._clock(), done_bytes == total_bytes
         if is_last or now - self._reported >= _REPORT_SECONDS:
             self._reported = now
-            self._send(Downloading(done_bytes, total_bytes))
+            self.send(Downloading(done_bytes, total_bytes))
         if is_last or now - self._logged >= _LOG_SECONDS:
             self._logged = now
             log.info("downloading", extra={"model": self._model, "bytes": done_bytes, "of_bytes": total_bytes})

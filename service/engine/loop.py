@@ -28,7 +28,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from audio.samples import Samples
-from models.download import OnDownload
 from models.prompt import Prompt
 from service import logs
 from service.channel import BlockingChannel
@@ -102,6 +101,9 @@ class Recognizer(Protocol):
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs after the warm-up, by purpose and state."""
 
+    def fast_paths(self) -> dict[str, str]:
+        """Return what became of each fast path of a GPU."""
+
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy the utterances of a batch, padded, to memory that the device reads; any thread may call this."""
 
@@ -122,7 +124,7 @@ class Recognizer(Protocol):
 
 
 # Loads a model, and reports its download if there is one.
-Loader = Callable[[Load, OnDownload], Recognizer]
+Loader = Callable[[Load, DownloadReport], Recognizer]
 
 
 def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
@@ -357,6 +359,7 @@ class Loop:
                 identity=recognizer.identity,
                 padded_seconds=list(recognizer.padded_seconds),
                 graphs=recognizer.graphs(),
+                fast_paths=recognizer.fast_paths(),
             )
         )
 

@@ -3,14 +3,16 @@
 import gc
 import logging
 import math
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -28,6 +30,7 @@ from models import (
     load_model,
 )
 from models.device.cpu import processor
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 from models.device.memory import free_after, is_out_of_memory, leave_room
 from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
@@ -37,9 +40,11 @@ from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
+from service.engine.download import DownloadReport
 from service.engine.identity import identity
 from service.engine.loop import Collated, Recognized
-from service.engine.protocol import FailureKind, Load, ModelInfo
+from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Trying
+from service.engine.quarantine import Quarantine
 from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. A batch's fixed cost is the work of one core, so more
@@ -216,6 +221,10 @@ class DeviceRecognizer(ABC):
         """Return the number of CUDA graphs, by purpose and state."""
         return self._model.graphs()
 
+    def fast_paths(self) -> dict[str, str]:
+        """Return what became of each fast path; nothing on a CPU, which has none."""
+        return FAST_PATHS.states() if self._device.type == "cuda" else {}
+
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy utterances, padded, to memory that the device reads."""
         longest = max(len(samples) for samples in utterances)
@@ -305,9 +314,39 @@ class LanguageRecognizer(DeviceRecognizer):
         return Recognized(pending.wait, partial(_probabilities, pending, self._sanity))
 
 
-def recognizer(load: Load, on_download: OnDownload) -> DeviceRecognizer:
-    """Load what the message asks for."""
+def recognizer(load: Load, on_download: DownloadReport) -> DeviceRecognizer:
+    """Load what the message asks for, with the fast paths that it may take."""
+    device = _device(load.device)
+    if device.type == "cuda":
+        _choose_fast_paths(load, device, on_download.send)
     return (LanguageRecognizer if load.identifies else SpeechRecognizer)(load, on_download)
+
+
+def _choose_fast_paths(load: Load, device: torch.device, send: Callable[[Trying | Barred], None]) -> None:
+    """Bar what the operator does not want and what has failed here before, and have further trials reported."""
+    versions = f"driver {_driver()}, torch {torch.__version__}, triton {_version_of('triton')}"
+    setup = f"{torch.cuda.get_device_name(device)}, {versions}"
+    FAST_PATHS.limit(load.fast_paths)
+    for path, state in (Quarantine().find(setup) | load.barred).items():
+        with suppress(ValueError):  # of another version of Steno
+            FAST_PATHS.bar(FastPath(path), PathState(state), "in an earlier engine")
+    FAST_PATHS.on_trying = lambda path: send(Trying(setup, path))
+    FAST_PATHS.on_barred = lambda path, state: send(Barred(setup, path, state))
+
+
+def _driver() -> str | None:
+    """Return the version of NVIDIA's driver, as its kernel module says."""
+    with suppress(OSError):
+        found = re.search(r"Kernel Module\D*([\d.]+)", Path("/proc/driver/nvidia/version").read_text(encoding="utf-8"))
+        return found and found[1]
+    return None
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 class NotFiniteError(ArithmeticError):

@@ -4,7 +4,7 @@ Messages are small frozen structs, sent as MessagePack frames over a socket pair
 it once into memory that both processes map (`service.shared_audio`), and a `Batch` says where.
 
     front  -> engine   Load, Unload, Batch, Stop
-    engine -> front    Heartbeat, Downloading, Ready, LoadFailure, Result, Failure
+    engine -> front    Heartbeat, Downloading, Trying, Barred, Ready, LoadFailure, Result, Failure
 
 An engine answers every `Load` with exactly one `Ready` or `LoadFailure` that names the model, and every `Batch` with
 exactly one `Result` or `Failure` that carries the batch's number. It loads one model at a time, in the order of the
@@ -48,6 +48,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
             checkpoint's own, if it has one.
         identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
         identifies: whether it is a language identifier, and not a model that transcribes.
+        fast_paths: the fast paths that a GPU may take: "auto", "none", or names with commas between them.
+        barred: what became of fast paths that an earlier engine has tried in vain.
     """
 
     model: str
@@ -64,6 +66,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     aligner: str | None = None
     identity: str | None = None
     identifies: bool = False
+    fast_paths: str = "auto"
+    barred: dict[str, str] = {}
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -170,6 +174,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         identity: identity of the files there; None where they cannot change.
         padded_seconds: lengths that utterances are padded to, ascending; empty if they are padded to the longest.
         graphs: number of CUDA graphs, by purpose and state.
+        fast_paths: what became of each fast path of a GPU.
     """
 
     model: str
@@ -186,6 +191,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     checkpoint: str | None = None
     identity: str | None = None
     graphs: dict[str, dict[str, int]] = {}
+    fast_paths: dict[str, str] = {}
 
 
 # Transcripts in arrays or one by one, or the probabilities of languages.
@@ -235,8 +241,28 @@ class Downloading(msgspec.Struct, frozen=True, tag=True):
     total_bytes: Count | None
 
 
+class Trying(msgspec.Struct, frozen=True, tag=True):
+    """A fast path is about to be tried; if the engine ends or is silent before the next of these, the path is barred.
+
+    Attributes:
+        setup: device, driver and versions, which a path's fate depends on.
+        path: the path; None: no trial is under way.
+    """
+
+    setup: str
+    path: str | None
+
+
+class Barred(msgspec.Struct, frozen=True, tag=True):
+    """A fast path disagreed with plain operations, or failed; later engines of this setup leave it out."""
+
+    setup: str
+    path: str
+    state: str
+
+
 ToEngine = Load | Unload | Batch | Stop
-FromEngine = Heartbeat | Downloading | Ready | LoadFailure | Result | Failure
+FromEngine = Heartbeat | Downloading | Trying | Barred | Ready | LoadFailure | Result | Failure
 
 to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
 from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)

@@ -12,6 +12,8 @@ So have some names of checkpoints, whatever their folder:
     unreadable      cannot be loaded
     fatal           ends the process
     endless         loads for ever
+    deadly-path     ends the process in the trial of a fast path, unless that is barred
+    endless-path    never ends such a trial
     remote          is downloaded first
     *.stub          is a file that must exist
     *ctc*           has two decoders, and transcripts say which one was used
@@ -34,13 +36,13 @@ from pathlib import Path
 import numpy as np
 
 from audio.samples import Samples
-from models.download import OnDownload
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
+from service.engine.download import DownloadReport
 from service.engine.loop import Collated, Recognized
-from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo
+from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo, Trying
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
@@ -111,7 +113,7 @@ def _known(name: str, *, identifies: bool) -> list[str]:
 class StubRecognizer:
     """Answers from samples and prompts alone."""
 
-    def __init__(self, load: Load, on_download: OnDownload) -> None:
+    def __init__(self, load: Load, on_download: DownloadReport) -> None:
         name = Path(load.checkpoint).name
         if name == "fatal":
             os.abort()
@@ -121,9 +123,15 @@ class StubRecognizer:
             raise ValueError(f"{load.checkpoint}: no such file")
         if name == "endless":
             threading.Event().wait()
+        if name.endswith("path") and not load.barred:
+            on_download.send(Trying("stub", "loop"))
+            if name == "deadly-path":
+                os.abort()
+            threading.Event().wait()
         if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
+        self._barred = load.barred
         self._identifies = load.identifies
         self._is_polyglot = "polyglot" in name
         self._is_prompted = "prompted" in name
@@ -156,6 +164,10 @@ class StubRecognizer:
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return made-up numbers of graphs."""
         return GRAPHS
+
+    def fast_paths(self) -> dict[str, str]:
+        """Return those that were barred."""
+        return self._barred
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy the samples."""

@@ -15,6 +15,7 @@ import msgspec
 from audio.samples import Samples
 from service.channel import Channel
 from service.engine.protocol import (
+    Barred,
     Batch,
     Downloading,
     Failure,
@@ -26,9 +27,11 @@ from service.engine.protocol import (
     Ready,
     Result,
     Stop,
+    Trying,
     Unload,
     from_engine,
 )
+from service.engine.quarantine import Quarantine
 from service.shared_audio import Arena
 from service.supervision import Restarts, end, kill, started
 from service.threads import in_thread
@@ -41,6 +44,7 @@ STUB_ENGINE = "service.engine.stub"
 # Enough for a cold page cache and a full warm-up. It begins again with each report of a download.
 _LOAD_SECONDS = 900.0
 _LOADING_SILENCE_SECONDS = 60.0
+_TRIAL_SECONDS = 60.0  # of a fast path, of which compiling takes most
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
@@ -110,6 +114,7 @@ class Engine:
         self._loading: set[str] = set()
         self._slot_seconds = 0.0
         self._outstanding: dict[int, float] = {}
+        self._trial: tuple[Trying, float] | None = None
         self._places: dict[int, int] = {}  # of the samples of a batch, by its number
 
     @property
@@ -195,6 +200,15 @@ class Engine:
             self._arena.free(place)
         return self._outstanding.pop(number, None) is not None
 
+    def begin_trial(self, trying: Trying) -> None:
+        """Record which fast path it tries from now on, or that it tries none."""
+        self._trial = (trying, self._clock()) if trying.path else None
+
+    @property
+    def tried(self) -> Trying | None:
+        """The trial of a fast path that is under way."""
+        return self._trial and self._trial[0]
+
     def is_stuck(self, timeout: float) -> bool:
         """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
 
@@ -202,6 +216,8 @@ class Engine:
         first model is ready, and for a few seconds while it loads a further one.
         """
         now, patience = self._clock(), timeout
+        if self._trial and now - self._trial[1] > _TRIAL_SECONDS:
+            return True
         if self._loading:
             patience = 2 * timeout if self.models else max(timeout, _LOADING_SILENCE_SECONDS)
         if now - self._last_message > patience:
@@ -270,6 +286,8 @@ class Supervisor:
         self._loads = {load.model: load for load in loads}
         self._required = frozenset(self._loads)
         self._awaited: dict[str, asyncio.Future[None]] = {}
+        self._barred: dict[str, str] = {}
+        self._quarantine = Quarantine()
         self._listener = listener
         self._device = device
         self._longest_seconds = longest_seconds
@@ -324,6 +342,9 @@ class Supervisor:
         )
         self._engine = None
         self._listener.engine_lost(engine, loss)
+        if engine.tried is not None and loss is not Loss.STOPPED:  # it begins again without that path
+            self._bar(engine.tried.setup, engine.tried.path or "", "hung" if loss is Loss.STUCK else "failed")
+            return None
         if self._required <= engine.models.keys():
             return None
         return engine.start_failure or f"the engine ended while it started ({loss})"
@@ -346,7 +367,7 @@ class Supervisor:
             raise EngineGoneError("no engine is running; try again later")
         answer = self._awaited[load.model] = asyncio.get_running_loop().create_future()
         self._loads[load.model] = load
-        self._engine.load(load)
+        self._engine.load(msgspec.structs.replace(load, barred=self._barred))
         await asyncio.shield(answer)
 
     def unload(self, model: str) -> None:
@@ -363,7 +384,7 @@ class Supervisor:
             await channel.open(child.connection, lambda message: self._handle(engine, message))
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
-            engine.load(load)
+            engine.load(msgspec.structs.replace(load, barred=self._barred))
         self._listener.engine_started(engine)
         return engine
 
@@ -384,6 +405,10 @@ class Supervisor:
     def _handle(self, engine: Engine, message: FromEngine) -> None:
         engine.note_message(message)
         match message:
+            case Trying():
+                engine.begin_trial(message)
+            case Barred():
+                self._bar(message.setup, message.path, message.state)
             case Heartbeat():
                 self._listener.engine_heartbeat(engine)
             case Ready() if message.model not in self._loads:
@@ -418,6 +443,12 @@ class Supervisor:
             case Result() | Failure():
                 if engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
+
+    def _bar(self, setup: str, path: str, state: str) -> None:
+        """Have later engines leave out a fast path, also after a restart of the service."""
+        log.error("fast path barred", extra={"device": self._device, "path": path, "state": state, "setup": setup})
+        self._barred = self._barred | {path: state}
+        self._quarantine.keep(setup, path, state)
 
     def _pin(self, ready: Ready) -> None:
         """Make later engines load the same files, without asking the hub again, and have the same batch budget."""

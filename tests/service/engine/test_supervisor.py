@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from audio.descriptor import unnamed_file
 from models.prompt import DEFAULT_PROMPT
 from service.engine.protocol import Batch, Failure, FailureKind, Load, ModelInfo, Ready, Result
+from service.engine.quarantine import Quarantine
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
@@ -482,3 +483,32 @@ def test_an_engine_that_cannot_load_a_model_of_the_settings_fails():
             await supervisor.run()
 
     asyncio.run(main())
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_an_engine_that_a_fast_path_ends_begins_again_without_it_and_later_ones_too(cache):
+    async def scenario(supervisor, listener) -> None:
+        assert await listener.event("lost") is Loss.EXIT
+        engine = await listener.event("ready")
+        assert engine.models["deadly-path"].fast_paths == {"loop": "failed"}
+
+    supervised(scenario, models=("deadly-path",))
+    assert Quarantine().find("stub") == {"loop": "failed"}
+
+
+def test_a_fast_path_that_hangs_is_barred_after_a_minute(cache):
+    now = [0.0]
+
+    async def scenario(supervisor, listener) -> None:
+        while supervisor.engine is None or supervisor.engine.tried is None:
+            await asyncio.sleep(0.01)  # until the trial is heard of
+        now[0] += 61
+        assert await listener.event("lost") is Loss.STUCK
+        engine = await listener.event("ready")
+        assert engine.models["endless-path"].fast_paths == {"loop": "hung"}
+
+    supervised(scenario, models=("endless-path",), timeout=1000, clock=lambda: now[0])
