@@ -43,7 +43,7 @@ def main() -> None:
     keep_interpreter_free()
     torch.set_num_threads(1)
     model = load_model(args.model)
-    vocabulary, seconds = model._vocabulary, model._config.seconds  # noqa: SLF001
+    vocabulary, seconds = model.model._vocabulary, model.model._config.seconds  # noqa: SLF001
     fetched, detokenizer = found(vocabulary, args.clips, args.tokens).fetched(), Detokenizer(vocabulary, seconds)
     batch, encoder = Recognition(fetched, detokenizer), msgspec.msgpack.Encoder()
     one_by_one = Recognition(fetched, detokenizer.one_by_one)

@@ -18,8 +18,9 @@ from benchmarks.environment import describe
 from benchmarks.random_model import DURATIONS, ENCODERS, SHAPES, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, Latency, times_of
-from models import Model, load_model
+from models import Transcriber, load_model
 from models.device.precision import Precision
+from models.model import Model
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -67,16 +68,16 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtypes", choices=get_args(Precision), nargs="+", default=["float32"])
 
 
-def chosen_models(args: argparse.Namespace) -> dict[str, Model]:
+def chosen_models(args: argparse.Namespace) -> dict[str, Transcriber]:
     """Return the model that the options name, in each of the dtypes."""
     return {dtype: _chosen_model(args, dtype) for dtype in args.dtypes}
 
 
-def _chosen_model(args: argparse.Namespace, dtype: str) -> Model:
+def _chosen_model(args: argparse.Namespace, dtype: str) -> Transcriber:
     if args.model is not None:
         return load_model(args.model, device=args.device, dtype=dtype)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
-    return Model(checkpoint, torch.device(args.device), dtype)
+    return Transcriber(Model(checkpoint, torch.device(args.device), dtype))
 
 
 def model_name(args: argparse.Namespace) -> str:
@@ -99,9 +100,9 @@ def speech(path: str | None, rate: int, seconds: float) -> Tensor:
     return recording.repeat(-(-samples // len(recording)))[:samples]
 
 
-def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
-    waveforms, lengths = model.batch(list(waveforms.numpy()))
-    model.prepare(*waveforms.shape)
+def _measure(model: Transcriber, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
+    waveforms, lengths = model.model.batch(list(waveforms.numpy()))
+    model.model.prepare(*waveforms.shape)
     # A call ends with the copy of the tokens to the host.
     return Latency.of(
         times_of(lambda: model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts(), repeats)

@@ -31,7 +31,7 @@ from benchmarks.rows import Rows, add_rows_option
 from bulk.file_transcripts import Failed, Options, transcribe_files
 from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
-from models import Model, default_dtype, load_model
+from models import Transcriber, default_dtype, load_model
 
 RATE = 16_000
 _PAUSES = (0.3, 2.0)
@@ -105,7 +105,7 @@ def main() -> None:
     rows = Rows("long", about, args.rows)
     cells = rows.missing(itertools.product(args.models, args.minutes, args.seeds, args.variants))
     dtype = default_dtype(torch.device("cpu"))
-    models: dict[str, Model] = {}
+    models: dict[str, Transcriber] = {}
     for cell in tqdm(cells, unit="cell", disable=None):
         name, minutes, seed, variant = cell
         model = models.setdefault(name, models.get(name) or load_model(name, dtype=dtype))
@@ -146,7 +146,9 @@ def _line(rows_of: Sequence[dict[str, object]]) -> str:
     return f"  {rows_of[0]['variant']!s:18} {cut:8.2f} {long:9.2f} {ratio(rows_of):6.3f}"
 
 
-def _scores(model: Model, recording: Joined, scorer: Scorer, utterance_seconds: float | None) -> tuple[Score, Score]:
+def _scores(
+    model: Transcriber, recording: Joined, scorer: Scorer, utterance_seconds: float | None
+) -> tuple[Score, Score]:
     """Return the scores of a model on a recording, and on its clips."""
     reference = " ".join(recording.texts)
     with tempfile.TemporaryDirectory() as folder:

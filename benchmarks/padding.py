@@ -12,7 +12,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name, speech
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, times_in_turns
-from models import Model, Transcript
+from models import Transcriber, Transcript
 
 # With more, the shortest utterance would have a negative length.
 _MOST = 0.5
@@ -57,17 +57,17 @@ def main() -> None:
     print(rows.line())
 
 
-def _batch(model: Model, batch: int, seconds: float, share: float) -> tuple[Tensor, Tensor]:
+def _batch(model: Transcriber, batch: int, seconds: float, share: float) -> tuple[Tensor, Tensor]:
     """Return utterances of noise, whose lengths spread evenly around a mean; the model is prepared for them."""
     longest = seconds / (1 - share)
     samples = (torch.linspace(2 * seconds - longest, longest, batch) * model.sample_rate).long().tolist()
     noise = speech(None, model.sample_rate, longest + 1)
-    waveforms, lengths = model.batch([noise[:length].numpy() for length in samples])
-    model.prepare(*waveforms.shape)
+    waveforms, lengths = model.model.batch([noise[:length].numpy() for length in samples])
+    model.model.prepare(*waveforms.shape)
     return waveforms, lengths
 
 
-def _transcribe(model: Model, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
+def _transcribe(model: Transcriber, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
     return model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
 
 

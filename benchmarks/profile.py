@@ -18,7 +18,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name, speech
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import Latency, times_of
-from models import Model, Transcript
+from models import Transcriber, Transcript
 
 # Names are cut to this length: those of kernels include template arguments.
 _LONGEST_NAME = 80
@@ -53,8 +53,8 @@ def main() -> None:
     rows = Rows("profile", about | describe(model.device), args.rows)
     clip = speech(args.audio, model.sample_rate, args.seconds).numpy()
     for (dtype,) in tqdm(rows.missing((dtype,) for dtype in args.dtypes), unit="dtype", disable=None):
-        waveforms, lengths = models[dtype].batch([clip] * args.batch)
-        models[dtype].prepare(*waveforms.shape)
+        waveforms, lengths = models[dtype].model.batch([clip] * args.batch)
+        models[dtype].model.prepare(*waveforms.shape)
         call = partial(_transcribe, models[dtype], waveforms, lengths, args.decoder)
         whole = Latency.of(times_of(call, args.repeats)).p50
         spent = spent_on(call, args.repeats, model.device)
@@ -106,7 +106,7 @@ def largest(spent: Sequence[Spent], count: int) -> list[Spent]:
     return [*spent[:count], together]
 
 
-def _transcribe(model: Model, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
+def _transcribe(model: Transcriber, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
     return model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
 
 

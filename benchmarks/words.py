@@ -23,7 +23,7 @@ from audio.limits import AudioLimits
 from audio.samples import Samples
 from benchmarks.environment import describe
 from cli.references import Reference, read_references
-from models import Model, Transcript, Word, load_model
+from models import Transcriber, Transcript, Word, load_model
 
 Floats = NDArray[np.float64]
 
@@ -92,10 +92,10 @@ def main() -> None:
     print(json.dumps({"benchmark": "words", **about, **describe(torch.device("cpu")), "rows": rows}))
 
 
-def aligned(model: Model, text: str, samples: Samples) -> Transcript:
+def aligned(model: Transcriber, text: str, samples: Samples) -> Transcript:
     """Return a transcript whose words have the times at which a model's CTC decoder finds them."""
-    words, (waveforms, lengths) = text.split(), model.batch([samples])
-    (spans,) = model.align_batch(waveforms, lengths, [words])
+    words, (waveforms, lengths) = text.split(), model.model.batch([samples])
+    (spans,) = model.model.align_batch(waveforms, lengths, [words])
     found = [
         Word(word, start, end, 1.0, (index, index + 1))
         for index, (word, (start, end)) in enumerate(zip(words, spans, strict=True))

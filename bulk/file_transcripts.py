@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from audio.channels import Channels
     from audio.recording import Recording
     from audio.samples import Samples
-    from models import LanguageIdentifier, Model, Transcript
+    from models import LanguageIdentifier, Transcriber, Transcript
     from models.spoken_language import Spoken
 
 # On a GPU the most that the service's may have: large ones keep it busy, and no client waits for one.
@@ -71,7 +71,7 @@ class Options:
         """The longest file that is not cut."""
         return DEFAULT_UTTERANCE_SECONDS if self.utterance_seconds is None else self.utterance_seconds
 
-    def piece_seconds(self, model: Model) -> float:
+    def piece_seconds(self, model: Transcriber) -> float:
         """Return the longest part of a file that is cut."""
         return min(self.whole_seconds, (self.utterance_seconds or model.piece_seconds) or self.whole_seconds)
 
@@ -121,7 +121,7 @@ class _Decoded:
     utterances: Sequence[Sequence[Segment]]
 
 
-def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
+def transcribe_files(model: Transcriber, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
     """Yield the outcome of each file, in the order given; several channels are mixed to their mean.
 
     Args:
@@ -138,7 +138,7 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
 
 
 def transcribe_channels(
-    model: Model, locations: Iterable[str], options: Options
+    model: Transcriber, locations: Iterable[str], options: Options
 ) -> Iterator[Sequence[Transcribed] | Failed]:
     """Yield the outcomes of the channels of each file, transcribed one by one; see ``transcribe_files``.
 
@@ -148,7 +148,7 @@ def transcribe_channels(
 
 
 def _outcomes(
-    model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
+    model: Transcriber, locations: Iterable[str], options: Options, *, by_channel: bool
 ) -> Iterator[Sequence[Transcribed] | Failed]:
     from models.joining import Joiner, joined, shifted
 
@@ -208,7 +208,7 @@ class _Languages:
         self._decision = self._new()
 
     @classmethod
-    def of_model(cls, model: Model, options: Options) -> _Languages | None:
+    def of_model(cls, model: Transcriber, options: Options) -> _Languages | None:
         """Return what decides; None if the prompt names the language, or nothing could identify it."""
         if model.language_identifier is None or options.prompt.language is not None:
             return None
@@ -284,7 +284,7 @@ class _Decoders:
 
 
 def _decoded(
-    model: Model, locations: Iterable[str], options: Options, decoders: _Decoders, *, by_channel: bool
+    model: Transcriber, locations: Iterable[str], options: Options, decoders: _Decoders, *, by_channel: bool
 ) -> Iterator[_Decoded | Failed]:
     """Yield decoded files in order, while threads decode and cut the next few."""
     pending: deque[Future[_Decoded | Failed]] = deque()
@@ -305,7 +305,7 @@ def _decoded(
 
 
 def _decode(
-    model: Model, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
+    model: Transcriber, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
 ) -> _Decoded | Failed:
     from audio.channels import Channels
     from audio.pool import NoChildError

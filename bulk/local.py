@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bulk.file_transcripts import Options
     from bulk.job import Job
     from bulk.transcription import Outcome
-    from models import Model
+    from models import Transcriber
 
 
 class LocalEngine:
@@ -30,7 +30,7 @@ class LocalEngine:
 
     devices = 1
 
-    def __init__(self, model: Model, options: Options) -> None:
+    def __init__(self, model: Transcriber, options: Options) -> None:
         self._model = model
         self._options = options
 

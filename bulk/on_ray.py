@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bulk.file_transcripts import Options
     from bulk.job import Job, ShardWriter
     from bulk.plan import Shard
-    from models import Model
+    from models import Transcriber
 
 # An actor has its next shard before the current one is done, so that its device does not wait.
 _SHARDS_AHEAD = 2
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 5.0  # between looks for devices without an actor
 _MOST_SECONDS_WITHOUT_A_DEVICE = 120.0
 
 
-class Transcriber:
+class TranscribingActor:
     """The actor of a device: a thread with a model, which transcribes shard after shard.
 
     Args:
@@ -46,7 +46,7 @@ class Transcriber:
         writer: writes the shards.
     """
 
-    def __init__(self, load: Callable[[], Model], options: Options, writer: ShardWriter) -> None:
+    def __init__(self, load: Callable[[], Transcriber], options: Options, writer: ShardWriter) -> None:
         self._load, self._options, self._writer = load, options, writer
         self._inbox: queue.SimpleQueue[tuple[Shard, Future[Tally]]] = queue.SimpleQueue()
         self._under_way: deque[Future[Tally]] = deque()
@@ -77,7 +77,7 @@ class Transcriber:
                 waiting = self._under_way.popleft() if self._under_way else self._inbox.get()[1]
                 waiting.set_exception(error)
 
-    def _loaded(self) -> Model:
+    def _loaded(self) -> Transcriber:
         try:
             return self._load()
         except Exception as error:
@@ -158,7 +158,7 @@ class RayEngine:
         JobError: if Ray is not installed, or there is no such cluster.
     """
 
-    def __init__(self, load: Callable[[], Model], options: Options, device: str) -> None:
+    def __init__(self, load: Callable[[], Transcriber], options: Options, device: str) -> None:
         # `ray start` asks its user about usage statistics; a cluster that starts here sends none.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
@@ -230,7 +230,7 @@ class RayEngine:
         for device in cluster_devices(ray.nodes(), self._device):
             if device in self._workers:
                 continue
-            actor = ray.remote(Transcriber).options(
+            actor = ray.remote(TranscribingActor).options(
                 num_cpus=device.cpus,
                 num_gpus=device.gpus,
                 max_concurrency=_SHARDS_AHEAD,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from audio.samples import Samples
-    from models import Model, Transcript
+    from models import Transcriber, Transcript
     from models.prompt import Prompt
 
 # A small model gains from two threads on two processors (docs/performance.md); more than four were not measured.
@@ -30,7 +30,7 @@ class ParallelTranscriber:
     the threads: at once after an error or Ctrl-C.
     """
 
-    def __init__(self, model: Model, decoder: str | None, prompt: Prompt, batch_seconds: float) -> None:
+    def __init__(self, model: Transcriber, decoder: str | None, prompt: Prompt, batch_seconds: float) -> None:
         import torch  # which a process without a model does not load
 
         self._model = model

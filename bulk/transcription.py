@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from bulk.plan import Shard
-    from models import Model
+    from models import Transcriber
 
 Outcome = Transcribed | Failed
 
 
 def transcribe_shards(
-    model: Model, shards: Iterable[Shard], options: Options, on_outcome: Callable[[Outcome], object] = lambda _: None
+    model: Transcriber,
+    shards: Iterable[Shard],
+    options: Options,
+    on_outcome: Callable[[Outcome], object] = lambda _: None,
 ) -> Iterator[tuple[Shard, list[Outcome]]]:
     """Yield each shard with the outcomes of its recordings, while the next ones are decoded.
 

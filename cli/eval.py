@@ -16,7 +16,7 @@ from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
 
 if TYPE_CHECKING:
-    from models import Model
+    from models import Transcriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _clips(args: argparse.Namespace) -> list[Reference]:
     return clips
 
 
-def _outcomes(model: "Model", clips: Sequence[Reference], args: argparse.Namespace) -> list[Transcribed | Failed]:
+def _outcomes(model: "Transcriber", clips: Sequence[Reference], args: argparse.Namespace) -> list[Transcribed | Failed]:
     """Transcribe the clips, naming those that fail on stderr."""
     from tqdm import tqdm
 

@@ -15,7 +15,7 @@ from service.languages import language_code
 if TYPE_CHECKING:
     import torch
 
-    from models import Model
+    from models import Transcriber
 
 AUTO = "auto"  # of --language: find it
 
@@ -135,7 +135,7 @@ def _utterance_seconds(text: str) -> float:
     return seconds
 
 
-def open_model(args: argparse.Namespace) -> "Model":
+def open_model(args: argparse.Namespace) -> "Transcriber":
     """Load ``args.model`` on the device and in the dtype of the options.
 
     Raises:
@@ -186,7 +186,7 @@ def torch_device(name: str) -> "torch.device":
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def _check_language(args: argparse.Namespace, model: "Model") -> None:
+def _check_language(args: argparse.Namespace, model: "Transcriber") -> None:
     """Check the options that decide on the spoken language; say on stderr if one has no effect.
 
     Raises:

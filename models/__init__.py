@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from models.device.precision import Float16OverflowError, default_dtype
     from models.language_identifier import LanguageIdentifier, load_identifier
     from models.loading import load_model
-    from models.model import Model
     from models.prompt import Prompt, PromptError
     from models.recognition import Recognition
+    from models.transcriber import Transcriber
     from models.transcript import Transcript, Word
 
 _MODULES = {
     "CheckpointError": "models.checkpoint",
     "Float16OverflowError": "models.device.precision",
     "LanguageIdentifier": "models.language_identifier",
-    "Model": "models.model",
     "Prompt": "models.prompt",
     "PromptError": "models.prompt",
     "Recognition": "models.recognition",
+    "Transcriber": "models.transcriber",
     "Transcript": "models.transcript",
     "Word": "models.transcript",
     "checkpoint_path": "models.checkpoint.location",
@@ -39,10 +39,10 @@ __all__ = [
     "CheckpointError",
     "Float16OverflowError",
     "LanguageIdentifier",
-    "Model",
     "Prompt",
     "PromptError",
     "Recognition",
+    "Transcriber",
     "Transcript",
     "Word",
     "checkpoint_path",

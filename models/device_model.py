@@ -93,3 +93,24 @@ def batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
+
+
+def check_samples(pcm: Sequence[Waveform]) -> None:
+    """Raise ValueError if an utterance is not a mono float32 array, or its samples are not finite."""
+    check_arrays(pcm)
+    for index, samples in enumerate(pcm):
+        check_finite(index, samples)
+
+
+def check_arrays(pcm: Sequence[Waveform]) -> None:
+    """Raise ValueError if an utterance is not a mono float32 array."""
+    for index, samples in enumerate(pcm):
+        if not isinstance(samples, np.ndarray) or samples.dtype != np.float32 or samples.ndim != 1:
+            kind = f"{samples.dtype} {samples.shape}" if isinstance(samples, np.ndarray) else type(samples).__name__
+            raise ValueError(f"utterance {index} must be a mono float32 array, not {kind}")
+
+
+def check_finite(index: int, samples: Waveform) -> None:
+    """Raise ValueError if samples of the utterance with this index are not finite."""
+    if not np.isfinite(samples).all():
+        raise ValueError(f"utterance {index} has samples that are infinite or not numbers")

@@ -9,10 +9,17 @@ from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig
-from models.device.precision import DTYPES, checked_precision, dtype_of_identifier, warn_of_slow_dtype
+from models.device.precision import (
+    DTYPES,
+    checked_precision,
+    default_dtype,
+    dtype_of_identifier,
+    warn_of_slow_dtype,
+)
 from models.download import OnDownload
 from models.language_identifier import load_identifier
 from models.model import Model
+from models.transcriber import Transcriber
 
 
 def load_model(
@@ -25,7 +32,7 @@ def load_model(
     language_model: str | Path | None = None,
     aligner: str | Path | None = None,
     language_identifier: str | Path | None = None,
-) -> Model:
+) -> Transcriber:
     """Load a checkpoint for transcription.
 
     Args:
@@ -65,14 +72,19 @@ def load_model(
         checkpoint = _with_beam(checkpoint, beam)
     if language_model is None and path == bundled.NAME:
         language_model = bundled.LANGUAGE_MODEL
+    aligning = checkpoint.aligner
     if aligner is not None and checkpoint.config.prompts:
-        checkpoint = replace(checkpoint, aligner=read_checkpoint(checkpoint_path(aligner, on_download)))
+        aligning = read_checkpoint(checkpoint_path(aligner, on_download))
     identifier = None
     if language_identifier is not None and checkpoint.config.prompts:
         rounded = dtype_of_identifier(precision, torch.device(device))
         identifier = load_identifier(language_identifier, device, rounded, on_download)
     language_model = None if language_model == "none" else language_model
-    return Model(checkpoint, torch.device(device), precision, languages, language_model, identifier)
+    model = Model(checkpoint, torch.device(device), precision, languages, language_model)
+    if aligning is None:
+        return Transcriber(model, None, identifier)
+    for_aligner = default_dtype(model.device) if model.dtype is torch.int8 else precision
+    return Transcriber(model, Model(aligning, model.device, for_aligner), identifier)
 
 
 def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:

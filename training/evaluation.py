@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from audio.samples import Samples
-from models import Model, Transcript
+from models import Transcriber, Transcript
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
+from models.model import Model
 from training.ahead import ahead
 from training.errors import ManifestError, TrainingError
 from training.takes import Take
@@ -27,15 +28,15 @@ def transcribing(
     state: Mapping[str, Tensor],
     front_end: LogMelFeatures,
     device: torch.device,
-) -> Model:
+) -> Transcriber:
     """Return a model that transcribes with a copy of these weights."""
     copied = {name: value.clone() for name, value in state.items()}
     checkpoint = Checkpoint(config, vocabulary.tokenizer, copied, front_end.window, front_end.mel_bank)
-    return Model(checkpoint, device, torch.float32)
+    return Transcriber(Model(checkpoint, device, torch.float32))
 
 
 def word_error_rates(
-    model: Model, clips: Sequence[Take], word_errors: WordErrors, skip: Callable[[str], None]
+    model: Transcriber, clips: Sequence[Take], word_errors: WordErrors, skip: Callable[[str], None]
 ) -> dict[str, float]:
     """Return the word error rate of each source with words, and of all clips as ``all``, even if a source is named so.
 
@@ -80,7 +81,7 @@ def _samples(take: Take, rate: int) -> Samples | ManifestError:
         return error
 
 
-def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Transcript]:
+def _transcripts(model: Transcriber, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Transcript]:
     """Transcribe clips, with the prompts of their manifests if the model has an attention decoder."""
     if "aed" not in model.decoders:
         return model.transcribe(samples)

@@ -1,7 +1,8 @@
 """The result of every search: a batch of token sequences on the device, and the same as rows on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from models.device.host_copy import HostCopy
+from models.graphs.sizes import Sizes
 from models.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
@@ -179,3 +181,14 @@ class FetchedResult:
         """Wait, and return the utterances as rows."""
         flat = self.flat_rows()
         return [flat.row(index) for index in range(len(flat.counts))]
+
+
+# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row.
+Search = Callable[[Tensor, Tensor], FetchedResult]
+
+
+class ChosenSearch(NamedTuple):
+    """The search of a decoder on a device, and what it prepares for each size of batch; None if nothing."""
+
+    search: Search
+    sizes: Sizes[Any] | None = None

@@ -21,8 +21,8 @@ import torch
 from audio.samples import Samples
 from models import (
     LanguageIdentifier,
-    Model,
     Recognition,
+    Transcriber,
     bundled,
     checkpoint_path,
     default_dtype,
@@ -73,13 +73,16 @@ class DeviceRecognizer(ABC):
 
     Args:
         load: the message with the model and its options.
-        model: the model.
+        served: what answers the batches.
         checkpoint: the path that it was loaded from.
         identity: identity of the files there; None where they cannot change.
     """
 
-    def __init__(self, load: Load, model: Model | LanguageIdentifier, checkpoint: str, identity: str | None) -> None:
-        self._model = model
+    def __init__(
+        self, load: Load, served: Transcriber | LanguageIdentifier, checkpoint: str, identity: str | None
+    ) -> None:
+        self._served = served
+        self._model = model = served.model if isinstance(served, Transcriber) else served
         self._load = load
         self._device = device = model.device
         self._threads, self._shared_threads = load.threads, load.shared_threads
@@ -87,16 +90,16 @@ class DeviceRecognizer(ABC):
         self.checkpoint, self.identity = checkpoint, identity
         self._bucket_seconds = load.bucket_seconds
         where = {"device": _device_name(device), "dtype": model.precision}
-        self.info = msgspec.convert(model.info() | where, ModelInfo)
+        self.info = msgspec.convert(served.info() | where, ModelInfo)
         self.token_bytes: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
-        self._setup = _setup(model, device, identity, load)
+        self._setup = _setup(model.precision, device, identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
         self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
         self.slots = _SLOTS[device.type]
-        self.weight_bytes: int = model.weight_bytes
+        self.weight_bytes: int = served.weight_bytes
 
     def share_processors(self, engines: int) -> None:
         """Give the next batch a share of the threads, at least its own."""
@@ -250,7 +253,7 @@ class DeviceRecognizer(ABC):
         if self._device.type == "cuda":
             with suppress(RuntimeError):  # if the device is lost
                 torch.cuda.synchronize(self._device)  # an abandoned search may still write to it
-        del self._model
+        del self._model, self._served
         gc.collect()  # graphs and buffers may refer to each other
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -272,17 +275,17 @@ class SpeechRecognizer(DeviceRecognizer):
             language_model=load.language_model,
             aligner=load.aligner,
         )
-        self._model: Model
+        self._served: Transcriber
         super().__init__(load, model, checkpoint, identity)
         self.token_bytes = model.token_bytes
 
     @property
     def _decoders(self) -> Sequence[str | None]:
-        return self._model.decoders
+        return self._served.decoders
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch a batch on the device."""
-        recognition = self._model.recognize_batch(*collated.batch, decoder=decoder, prompts=prompts)
+        recognition = self._served.recognize_batch(*collated.batch, decoder=decoder, prompts=prompts)
         return Recognized(recognition.wait, partial(transcripts_of, recognition, self._sanity))
 
 
@@ -296,7 +299,7 @@ class LanguageRecognizer(DeviceRecognizer):
             model = load_identifier(checkpoint, device, dtype_of_identifier(load.dtype, device), on_download)
         except ValueError as error:
             raise ValueError(f"the language identifier {load.checkpoint} cannot be loaded: {error}") from error
-        self._model: LanguageIdentifier
+        self._served: LanguageIdentifier
         super().__init__(load, model, checkpoint, identity)
 
     @property
@@ -310,7 +313,7 @@ class LanguageRecognizer(DeviceRecognizer):
         decoder: str | None,  # noqa: ARG002
     ) -> Recognized:
         """Launch a batch on the device."""
-        pending = self._model.launch(*collated.batch)
+        pending = self._served.launch(*collated.batch)
         return Recognized(pending.wait, partial(_probabilities, pending, self._sanity))
 
 
@@ -456,12 +459,12 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: str | None, load: Load) -> Setup:
+def _setup(precision: str, device: torch.device, identity: str | None, load: Load) -> Setup:
     is_gpu = device.type == "cuda"
     return Setup(
         model=identity or load.checkpoint,
         device=_device_name(device) if is_gpu else processor(),
-        dtype=model.precision,
+        dtype=precision,
         threads=0 if is_gpu else torch.get_num_threads(),
         longest=max(load.bucket_seconds),
         options=" ".join(f"{name}={getattr(load, name)}" for name in _OPTIONS if getattr(load, name) is not None),

@@ -17,7 +17,7 @@ from bulk.entries import Entry
 from bulk.errors import JobError
 from bulk.file_transcripts import Options
 from bulk.job import ShardWriter
-from bulk.on_ray import ClusterDevice, Transcriber, cluster_devices
+from bulk.on_ray import ClusterDevice, TranscribingActor, cluster_devices
 from bulk.plan import shards
 from bulk.rows import JsonLines
 from bulk.storage import Folder
@@ -84,7 +84,7 @@ def planned(tmp_path):
 
 
 def transcriber(folder, load=LengthModel, **options):
-    return Transcriber(
+    return TranscribingActor(
         load, Options(batch_seconds=0.5, **options), ShardWriter(Folder(str(folder)), JsonLines(), "text")
     )
 
@@ -156,7 +156,9 @@ def actors():
     found = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            is_actor = process.name.isdecimal() and (process / "cmdline").read_bytes().startswith(b"ray::Transcriber")
+            is_actor = process.name.isdecimal() and (process / "cmdline").read_bytes().startswith(
+                b"ray::TranscribingActor"
+            )
             if is_actor and os.getpid() in ancestors(int(process.name)):
                 found.append(int(process.name))
     return found

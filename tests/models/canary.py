@@ -33,7 +33,7 @@ def options(prompt):
 def leads():
     """Collect how far each decision is ahead of its runner-up, while the block transcribes one utterance."""
     found = []
-    decoder = model()._network.attention_decoder
+    decoder = model().model._network.attention_decoder
 
     def note(_, inputs, logits):
         if inputs[0].size(1) == 1:  # a step, and not the prompt

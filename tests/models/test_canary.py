@@ -33,7 +33,7 @@ FORCED_FROM_AUDIO = 5e-3
 
 @every_prompt
 def test_prompts_are_nemos_tokens(name):
-    tokens = canary.model()._writer._prompts.tokens(canary.PROMPTS[name])
+    tokens = canary.model().model._writer._prompts.tokens(canary.PROMPTS[name])
 
     assert tokens == golden.facts(canary.NAME)["settings"]["prompts"][name]["ids"]
 
@@ -50,7 +50,7 @@ def test_transcripts_are_nemos(name, together):
     for clip_name, hypothesis in zip(golden.CLIPS, hypotheses, strict=True):
         recorded = canary.transcript(clip_name, name)
         assert hypothesis.tokens == recorded["tokens"]
-        assert model._vocabulary.tokenizer.join(hypothesis.tokens) == recorded["raw_text"]
+        assert model.model._vocabulary.tokenizer.join(hypothesis.tokens) == recorded["raw_text"]
         assert hypothesis.text == recorded["text"]
         assert hypothesis.frames is None
         assert len(hypothesis.token_confidence) == len(hypothesis.tokens)
@@ -74,7 +74,7 @@ def test_a_beam_finds_what_nemos_finds(beam):
 def unsure(beam, scale=0.3):
     """The golden model with an output layer scaled down: otherwise a beam would change nothing."""
     model = load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
-    decoder = model._network.attention_decoder
+    decoder = model.model._network.attention_decoder
     with torch.no_grad():
         decoder.embedding.weight.mul_(scale)
         decoder.output_bias.mul_(scale)
@@ -135,9 +135,9 @@ def test_bytes_of_the_tokens_are_the_text(name):
 @pytest.mark.parametrize("key", [key for key in golden.tensors(canary.NAME) if "/forced/" in key])
 def test_log_probabilities_of_a_forced_transcript_agree(key):
     model, (_, clip_name, _, prompt_name) = canary.model(), key.split("/")
-    decoder = model._network.attention_decoder
+    decoder = model.model._network.attention_decoder
     written = canary.transcript(clip_name, prompt_name)["tokens"]
-    tokens = torch.tensor([model._writer._prompts.tokens(canary.PROMPTS[prompt_name]) + written])
+    tokens = torch.tensor([model.model._writer._prompts.tokens(canary.PROMPTS[prompt_name]) + written])
 
     encoded, lengths = model.encode(*model.features([golden.clip(clip_name)]))
     with torch.no_grad():

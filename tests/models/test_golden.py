@@ -26,7 +26,7 @@ def encode_alone(model, clip_name):
 
 
 def log_probabilities(model, encoded):
-    return model._network.ctc(encoded).log_softmax(-1)
+    return model.model._network.ctc(encoded).log_softmax(-1)
 
 
 def runs(head):

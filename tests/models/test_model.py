@@ -26,7 +26,7 @@ def test_info_describes_the_model(model):
     assert model.seconds_per_frame == 0.08
     assert model.decoders == ("tdt", "ctc")
     assert model.device == torch.device("cpu")
-    assert model.dtype == torch.float32
+    assert model.model.dtype == torch.float32
 
 
 def test_info_is_ready_for_json(model):
@@ -34,7 +34,7 @@ def test_info_is_ready_for_json(model):
 
     assert json.loads(json.dumps(info)) == info
     assert info["class"] == "EncDecHybridRNNTCTCBPEModel"
-    published = Network.without_weights(model._config)  # what it computes with is folded
+    published = Network.without_weights(model.model._config)  # what it computes with is folded
     assert info["parameters"] == sum(parameter.numel() for parameter in published.parameters())
     assert info["vocabulary"] == {"kind": "sentencepiece", "size": 128}
     assert info["languages"] is None
@@ -126,8 +126,8 @@ def test_nothing_is_kept_for_a_gradient(model):
     encoded, _ = model.encode(*model.features([golden.clip("slt-1s")]))
 
     assert not encoded.requires_grad
-    assert not any(parameter.requires_grad for parameter in model._network.parameters())
-    assert not model._network.training
+    assert not any(parameter.requires_grad for parameter in model.model._network.parameters())
+    assert not model.model._network.training
 
 
 @pytest.mark.parametrize("name", golden.STEADY)

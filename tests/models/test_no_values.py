@@ -41,13 +41,13 @@ def on_meta(monkeypatch):
 @pytest.mark.parametrize(("name", "decoder"), MODELS)
 def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder):
     model = load_model(golden.GOLDEN / name / "model.nemo", device=META, dtype=torch.bfloat16)
-    waveforms, lengths = model.batch(golden.clips())
+    waveforms, lengths = model.model.batch(golden.clips())
 
     unprepared = model.recognize_batch(waveforms, lengths, decoder=decoder)
-    model.prepare(*waveforms.shape)
+    model.model.prepare(*waveforms.shape)
     prepared = model.recognize_batch(waveforms, lengths, decoder=decoder)
 
-    assert model.graphs()["encoder"]["captured"] > 0
+    assert model.model.graphs()["encoder"]["captured"] > 0
     for recognition in (unprepared, prepared):
         assert recognition._fetched._packed.tensor().device == META
         assert len(recognition._fetched._packed.tensor()) == len(golden.CLIPS)
@@ -55,18 +55,18 @@ def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder):
 
 def test_a_batch_with_a_language_model_is_recognised_without_a_look_at_its_values():
     model = load_model("bundled", device=META, dtype=torch.bfloat16)
-    waveforms, lengths = model.batch(golden.clips())
+    waveforms, lengths = model.model.batch(golden.clips())
 
     recognition = model.recognize_batch(waveforms, lengths)
 
-    assert model.graphs()["ctc_beam"] == {"captured": 1, "refused": 0, "no_room": 0}
+    assert model.model.graphs()["ctc_beam"] == {"captured": 1, "refused": 0, "no_room": 0}
     assert recognition._fetched._packed.tensor().device == META
 
 
 def test_a_search_that_the_host_drives_does_ask():
     model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", device=META)
-    network = model._network
-    frames, lengths, _ = model._encoded(*(tensor.to(META) for tensor in model.batch(golden.clips())), None)
+    network = model.model._network
+    frames, lengths, _ = model.model._encoded(*(tensor.to(META) for tensor in model.model.batch(golden.clips())), None)
 
     with pytest.raises(RuntimeError, match="meta"):
         flat(frames, lengths, network.predictor, network.joint, max_symbols=3)

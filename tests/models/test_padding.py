@@ -42,7 +42,7 @@ def test_encoder_frames_agree_alone_and_in_any_batch(name, cuts, extra, garbage)
     utterances = [cut(*one) for one in cuts]
 
     waveforms, lengths = padded(utterances, extra, garbage)
-    encoded, counts = model.encode(*model._features(waveforms, lengths))
+    encoded, counts = model.encode(*model.model._features(waveforms, lengths))
 
     for (clip_name, *_), samples, row, count in zip(cuts, utterances, encoded, counts, strict=True):
         reference, (length,) = model.encode(*model.features([samples]))

@@ -15,7 +15,7 @@ DECODERS = [("hybrid-tdt-ctc-bpe", "tdt"), ("hybrid-tdt-ctc-bpe", "ctc"), ("hybr
 
 def batches(model):
     clips = [golden.clip(name) for name in golden.CLIPS]
-    return [model.batch(some) for some in (clips, clips[:1], clips[::-1], clips[1:3], clips)]
+    return [model.model.batch(some) for some in (clips, clips[:1], clips[::-1], clips[1:3], clips)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -23,7 +23,7 @@ def batches(model):
 def test_batches_begun_before_the_last_is_fetched_have_the_transcripts_they_have_alone(name, decoder, device):
     model = load_model(golden.GOLDEN / name / "model.nemo", device=device)
     inputs = batches(model)
-    model.prepare(len(golden.CLIPS), inputs[0][0].size(1))
+    model.model.prepare(len(golden.CLIPS), inputs[0][0].size(1))
     alone = [model.recognize_batch(*batch, decoder=decoder).transcripts() for batch in inputs]
 
     given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
@@ -42,18 +42,18 @@ def test_sizes_that_are_dropped_give_all_memory_back_and_are_captured_again(name
     reserved = []
     for _ in range(3):  # libraries take their workspaces in the first
         for waveforms, lengths in inputs:
-            model.prepare(*waveforms.shape)
+            model.model.prepare(*waveforms.shape)
             model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
         torch.cuda.empty_cache()
         with_graphs = torch.cuda.memory_reserved()
-        assert sum(states["captured"] for states in model.graphs().values()) > 0
+        assert sum(states["captured"] for states in model.model.graphs().values()) > 0
 
-        model.drop_sizes()
+        model.model.drop_sizes()
         torch.cuda.empty_cache()
         reserved.append(torch.cuda.memory_reserved())
 
         assert reserved[-1] < with_graphs
-        assert sum(states["captured"] for states in model.graphs().values()) == 0
+        assert sum(states["captured"] for states in model.model.graphs().values()) == 0
     assert reserved[1] == reserved[2]
 
 

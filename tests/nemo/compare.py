@@ -17,7 +17,7 @@ from pathlib import Path
 import soundfile
 import torch
 
-from models import Model, checkpoint_path, load_model
+from models import Transcriber, checkpoint_path, load_model
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class NeMo:
 
 
 @torch.no_grad()
-def our_log_probabilities(model: Model, samples: torch.Tensor) -> torch.Tensor:
+def our_log_probabilities(model: Transcriber, samples: torch.Tensor) -> torch.Tensor:
     """CTC's log-probabilities [frames, labels + 1] of one recording."""
     encoded, frames = model.encode(*model.features([samples.numpy()]))
-    return model._network.ctc(encoded).log_softmax(-1)[0, : int(frames[0])]
+    return model.model._network.ctc(encoded).log_softmax(-1)[0, : int(frames[0])]
 
 
-def compare(model: Model, nemo: NeMo, path: Path, source: str) -> Comparison:
+def compare(model: Transcriber, nemo: NeMo, path: Path, source: str) -> Comparison:
     """Compare one recording, a file at the model's sample rate."""
     samples, rate = soundfile.read(path, dtype="float32")
     assert rate == model.sample_rate, f"{path} has {rate} Hz"

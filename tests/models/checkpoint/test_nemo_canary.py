@@ -44,9 +44,9 @@ def test_it_loads_and_writes(name, tmp_path):
 def test_a_vocabulary_in_one_piece_encodes_the_prompt_as_one_text(tmp_path):
     model = load_model(archive(tmp_path / "model.nemo", canary_like.members("canary_unified_like")))
 
-    prompt = model._writer._prompts.tokens(Prompt())
+    prompt = model.model._writer._prompts.tokens(Prompt())
 
-    pieces = [model._vocabulary.pieces[token] for token in prompt]
+    pieces = [model.model._vocabulary.pieces[token] for token in prompt]
     assert pieces[:3] == ["▁", "<|startofcontext|>", "<|startoftranscript|>"]
     assert len(pieces) == 10
 

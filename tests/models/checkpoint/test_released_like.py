@@ -38,7 +38,7 @@ def test_it_loads_and_transcribes(name, gzipped, tmp_path):
 def test_the_window_and_the_mel_bank_of_the_file_are_used(tmp_path):
     members = released_like.members("parakeet_ctc_like")
 
-    front_end = load_model(archive(tmp_path / "model.nemo", members))._front_end
+    front_end = load_model(archive(tmp_path / "model.nemo", members)).model._front_end
 
     tensors = torch.load(io.BytesIO(members[WEIGHTS]), weights_only=True)
     assert front_end.window.equal(tensors["preprocessor.featurizer.window"])

@@ -131,7 +131,7 @@ def written_by_transformers(model, inputs, ids, end):
 
 def alone(model, samples, prompt):
     """What a model writes, and the smallest lead of a decision."""
-    leads, decoder = [], model._network.attention_decoder
+    leads, decoder = [], model.model._network.attention_decoder
 
     def note(_, inputs, logits):
         if inputs[0].size(1) == 1:
@@ -165,7 +165,7 @@ def test_random_models_write_the_same_tokens(tmp_path_factory):
         assert set(ours.info()["languages"]) == set(LANGUAGES)
         for samples in CLIPS:
             inputs = extractor(samples, sampling_rate=16_000, return_tensors="pt")
-            ids = ours._writer._prompts.tokens(prompt)
+            ids = ours.model._writer._prompts.tokens(prompt)
             tokens, lead = alone(ours, samples, prompt)
             if lead < MARGIN:
                 event("a decision under the margin")

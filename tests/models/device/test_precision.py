@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from models import Float16OverflowError, Model, default_dtype, load_model
+from models import Float16OverflowError, default_dtype, load_model
 from models.checkpoint import read_checkpoint
 from models.device.precision import checked_precision, exact_products, round_products, warn_of_slow_dtype
+from models.model import Model
 from models.network import Network
 from tests.models import canary
 from tests.models import golden_data as golden
@@ -165,7 +166,7 @@ OVERFLOWING = [*((name, decoder) for name, decoder in golden.DECODERS if name in
 def scaled_up(path, dtype):
     """A model whose features are ten thousand times as large as they should be."""
     model = load_model(path, dtype=dtype)
-    model._network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
+    model.model._network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
     return model
 
 

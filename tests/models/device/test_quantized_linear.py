@@ -127,7 +127,7 @@ def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch
 
     wanted, found = exact.encode(*features)[0], rounded.encode(*features)[0]
 
-    assert rounded.dtype == torch.int8
+    assert rounded.model.dtype == torch.int8
     assert found.dtype == activations
     assert (found.float() - wanted).norm() < 0.05 * wanted.norm()
     assert rounded.weight_bytes < exact.weight_bytes

@@ -19,7 +19,7 @@ TOLERANCE = 1e-4
 
 @pytest.fixture(params=DEVICES)
 def model(request):
-    return load_model(golden.GOLDEN / NAME / "model.nemo", device=request.param)
+    return load_model(golden.GOLDEN / NAME / "model.nemo", device=request.param).model
 
 
 def passes(model, most_samples=4 * SAMPLES):
@@ -114,7 +114,7 @@ def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):
         raise RuntimeError("CUDA error: operation not supported")
 
     monkeypatch.setattr("models.graphs.passes.captured", refuse)
-    model, inputs = golden.model(NAME), batch(2)
+    model, inputs = golden.model(NAME).model, batch(2)
     graphed = passes(model)
 
     graphed.prepare(4, SAMPLES)
@@ -126,7 +126,7 @@ def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):
 
 @pytest.mark.gpu
 def test_a_prepared_model_finds_nemos_tokens():
-    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda").model
     clips = [torch.from_numpy(golden.clip(name).copy()) for name in golden.CLIPS]
     lengths = torch.tensor([len(clip) for clip in clips])
     waveforms = torch.nn.utils.rnn.pad_sequence(clips, batch_first=True)
@@ -144,7 +144,7 @@ def test_a_prepared_model_finds_nemos_tokens():
 
 @pytest.mark.gpu
 def test_the_host_does_not_wait_for_the_device():
-    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda").model
     model.prepare(4, SAMPLES)
     waveforms, lengths = (tensor.pin_memory() for tensor in batch(4))
     unprepared = tuple(tensor.pin_memory() for tensor in batch(5))
@@ -156,7 +156,7 @@ def test_the_host_does_not_wait_for_the_device():
 
 @pytest.mark.gpu
 def test_a_thousand_batches_take_no_more_memory_than_the_first():
-    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda").model
     model.prepare(4, SAMPLES)
     batches = [batch(rows) for rows in (1, 4, 3, 2)]
     for inputs in batches:

@@ -21,7 +21,7 @@ CANARY = GOLDEN / "canary-small" / "model.nemo"
 
 @cache
 def subwords():
-    return load_model(CTC)._vocabulary
+    return load_model(CTC).model._vocabulary
 
 
 def vocabulary_of(labels):
@@ -126,7 +126,7 @@ def test_a_canary_with_an_aligner_writes_its_text_and_the_times_that_the_aligner
     for samples, hypothesis, untimed in zip(clips, found, plain.transcribe(clips), strict=True):
         assert (hypothesis.text, hypothesis.tokens) == (untimed.text, untimed.tokens)
         words = [[word.text for word in hypothesis.words]]
-        (spans,) = ctc.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
+        (spans,) = ctc.model.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
         assert times_of(hypothesis) == spans
     assert any(start is not None for hypothesis in found for start, _ in times_of(hypothesis))
 
@@ -161,7 +161,7 @@ def test_a_trained_model_aligns_its_own_words_where_it_found_them(teacher):
     (heard,) = model.transcribe([samples])
 
     words = [[f"{word.text.capitalize()}," for word in heard.words]]  # as models with punctuation write
-    (spans,) = model.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
+    (spans,) = model.model.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
 
     assert len(spans) > 10
     for word, span in zip(heard.words, spans, strict=True):

@@ -1,0 +1,21 @@
+"""RNN-T and TDT are decoded here.
+
+Both forms of the search find the same tokens. A CPU has ``flat.py``, which computes fewer products; a GPU has
+``look_ahead.py``, which needs fewer launches, driven by graphs (``graphed_look_ahead.py``). What a frame's scores
+decide is in ``decision.py``, and what a row remembers from step to step in ``state.py``.
+"""
+
+import torch
+
+from models.heads.transducer import Joint, Predictor
+from models.search.flat import flat
+from models.search.graphed_look_ahead import GraphedLookAhead
+from models.search.result import ChosenSearch
+
+
+def transducer_search(predictor: Predictor, joint: Joint, max_symbols: int, device: torch.device) -> ChosenSearch:
+    """Return the search of a transducer on a device; ``max_symbols`` is the most labels of a frame."""
+    if device.type == "cpu":
+        return ChosenSearch(lambda encoded, lengths: flat(encoded, lengths, predictor, joint, max_symbols).fetched())
+    graphed = GraphedLookAhead(predictor, joint, max_symbols)
+    return ChosenSearch(graphed.search, graphed.sizes)
