@@ -5,6 +5,13 @@ import sys
 from collections.abc import Sequence
 
 
+class _Secret(argparse.Action):
+    """A flag that is refused, because other users of the machine see it in the list of processes."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.error("a secret is not for the command line; set STENO_WEBHOOK_SECRET, or mount it as a file")
+
+
 def run(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit status: 0, or 2 if it cannot serve."""
     # Imported here, because the settings import pydantic, which is slow.
@@ -16,10 +23,14 @@ def run(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="steno serve",
-        description="Serve a model over HTTP. Every flag is also a STENO_ environment variable.",
+        description="Serve a model over HTTP. Every flag is also a STENO_ environment variable; "
+        "STENO_WEBHOOK_SECRET has no flag.",
         argument_default=argparse.SUPPRESS,
     )
+    parser.add_argument("--webhook-secret", nargs="?", action=_Secret, help=argparse.SUPPRESS)
     for name, field in Settings.model_fields.items():
+        if name == "webhook_secret":
+            continue
         help_text = f"{field.description} (default: {_plain(field.default)})".replace("%", "%%")
         parser.add_argument(f"--{name.replace('_', '-')}", help=help_text, metavar="VALUE")
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
@@ -21,6 +22,9 @@ _ENGINE_SECONDS = 10  # Retry-After while no engine is running
 # the engine, and requests for other models would suffer.
 _FIRST_REST_SECONDS = 30.0
 _LONGEST_REST_SECONDS = 3600.0
+
+# An absolute path, but not that of a URL.
+_PATH = re.compile(r"(?<![\w/:.])/[^\s'\",;:]+")
 
 
 class DemandError(Exception):
@@ -151,7 +155,7 @@ class Demand:
             raise DemandError(str(error), _ENGINE_SECONDS) from None
         except ModelLoadError as error:
             self._check_rest(model)
-            raise DemandError(str(error), 1) from None
+            raise DemandError(_without_paths(str(error)), 1) from None
 
     async def sweep(self) -> None:
         """Unload idle models from time to time, until cancelled."""
@@ -189,7 +193,7 @@ class Demand:
     def _check_rest(self, model: str) -> None:
         failure = self._failures.get(model)
         if failure and (left := failure.until - self._clock()) > 0:
-            raise DemandError(failure.reason, math.ceil(left))
+            raise DemandError(_without_paths(failure.reason), math.ceil(left))
 
     async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
         await self._residency.until_gone(model)
@@ -200,3 +204,8 @@ class Demand:
             raise EngineGoneError("it is being loaded") from None
         load.hold(served)
         return served
+
+
+def _without_paths(reason: str) -> str:
+    """Return a reason as a client may know it: of each path on this machine only the name of the file."""
+    return _PATH.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], reason)

@@ -88,7 +88,9 @@ class Grammars:
                     encoding="utf-8",
                 )
             except OSError as error:  # no descriptor, no process, no memory
-                raise OverloadedError(f"The service can start no process for grammars now: {error}.", 60) from error
+                raise OverloadedError(
+                    f"The service can start no process for grammars now: {error.strerror}.", 60
+                ) from error
         return self._process
 
 

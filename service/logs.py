@@ -33,19 +33,31 @@ class _JsonLines(OrjsonFormatter):
 
 
 class _TextLines(logging.Formatter):
-    """Lines for people: time, level, event, then the fields as key=value."""
+    """Lines for people: time, level, event, then the fields as key=value; what belongs to a line before is indented.
+
+    What a client sends is in some fields; a line break there would begin a line that the service never wrote.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {key: value for key, value in vars(record).items() if key not in RESERVED_ATTRS}
         described = "".join(f" {key}={value}" for key, value in fields.items())
-        line = f"{_moment(record)[11:19]} {record.levelname.lower():7} {record.getMessage()}{described}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{_moment(record)[11:19]} {record.levelname.lower():7} {_on_one_line(record.getMessage() + described)}"
+        if record.exc_info:
+            parts = map(_on_one_line, self.formatException(record.exc_info).splitlines())
+            line = "\n    ".join((line, *parts))
+        return line
 
 
 def _add_trace(record: logging.LogRecord) -> bool:
     """Add the ids of the current trace to a line."""
     vars(record).update(trace_fields())
     return True
+
+
+def _on_one_line(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -27,7 +27,14 @@ from service.engine.protocol import Ready
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
 
 ConnectionRefusal = Literal[
-    "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"
+    "connections",
+    "address_connections",
+    "head_timeout",
+    "head_too_large",
+    "uri_too_long",
+    "malformed",
+    "connect",
+    "host",
 ]
 ENDPOINTS = ("transcriptions", "translations", "jobs", "models", "other")
 STAGES = ("receive", "load", "decode", "identify", "queue", "infer", "respond")

@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -163,6 +164,11 @@ class Settings(BaseSettings):
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Names that requests may be meant for (their Host header), comma-separated; * for any. "
+        "Addresses of numbers always are. Unset: localhost while it listens there, otherwise any.",
+    )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     http_processes: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
@@ -372,6 +378,7 @@ class Settings(BaseSettings):
             "models_on_demand",
             "model_aliases",
             "languages",
+            "hosts",
             "bucket_seconds",
             "api_keys",
             "admin_keys",
@@ -554,7 +561,19 @@ class Settings(BaseSettings):
             head_seconds=self.head_timeout_seconds,
             silence_seconds=self.receive_timeout_seconds,
             body_seconds=self.max_receive_seconds,
+            idle_seconds=self.keep_alive_seconds,
         )
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The names that requests may be meant for, in lower case; None for any.
+
+        A service that only programs of the same machine reach has local names only: a page in a browser there could
+        else have its own name lead to this service, and read its answers.
+        """
+        if self.hosts:
+            return None if "*" in self.hosts else frozenset(host.lower().rstrip(".") for host in self.hosts)
+        return frozenset({"localhost"}) if _is_local(self.host) else None
 
     @property
     def edges(self) -> list[float]:
@@ -583,6 +602,13 @@ def model_entry(entry: str) -> tuple[str, str]:
     if not name or not name.isprintable():
         raise ValueError(f"{entry!r} names no checkpoint")
     return name, entry
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _exists(path: Path) -> bool:

@@ -1,32 +1,46 @@
-"""A client's connection: uvicorn's httptools protocol, with bounds that it has no settings for.
+"""A guard between a client's connection and uvicorn, with bounds that uvicorn has no settings for.
 
 httptools accepts heads of any length and duration, and takes what follows an offered upgrade for another protocol;
 uvicorn waits for ever for a client that does not read its answer. h11 has bounds on heads and ignores upgrades, but
 costs 0.1 ms more for each request, half of the time of a small answer.
+
+The guard gives uvicorn whole heads, one request at a time, and is told by ASGI when its answer begins and ends.
 """
 
 import asyncio
+import contextvars
 import uuid
 from http import HTTPStatus
 from typing import Any
 
-import httptools
-from uvicorn._types import ASGI3Application
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.http.connections import Connections
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
+from service.http.framing import (
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    ChunkedBody,
+    HeadReader,
+    HeadTooLargeError,
+    MalformedError,
+    is_among,
+    read_head,
+    without_offer,
+)
 from service.metrics import ConnectionRefusal
 
-MAX_HEAD_BYTES = 1 << 16
-MAX_HEADERS = 256
 # After a refusal, the rest of the request is read within these bounds, because many clients read only after sending.
 _LINGER_SECONDS = 1.0
 _LINGER_BYTES = 1 << 20
+# What a client may send ahead of an answer, and an answer may gather before it is sent.
+_MOST_AHEAD = 1 << 16
 _RETRY_AFTER = 1
+_STATE = "connection"
 
 _REFUSALS: dict[ConnectionRefusal, ErrorCode] = {
     "connections": ErrorCode.OVERLOADED,
@@ -36,56 +50,105 @@ _REFUSALS: dict[ConnectionRefusal, ErrorCode] = {
     "uri_too_long": ErrorCode.URI_TOO_LONG,
     "malformed": ErrorCode.MALFORMED_REQUEST,
     "connect": ErrorCode.METHOD_NOT_ALLOWED,
+    "host": ErrorCode.HOST_NOT_ALLOWED,
 }
 
 
-class AnswerTransport:
-    """The transport of one request, as uvicorn uses it: the head of the answer is sent with what follows it at once.
+class Guarded:
+    """ASGI middleware, outside of all other: tells a request's guard when its answer begins and ends."""
 
-    uvicorn writes them one after the other, which is two calls of the system and two packets.
-    """
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        guard: Guard = scope["state"].pop(_STATE)
+
+        async def send_and_tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                guard.answer_begins()
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                guard.answer_ends()
+
+        await self._app(scope, receive, send_and_tell)
+
+
+class AnswerTransport(asyncio.Transport):
+    """What uvicorn writes to: joins the writes of one turn of the event loop, each of which would be a packet."""
+
+    def __init__(self, guard: "Guard", transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._guard = guard
         self._transport = transport
         self._loop = loop
-        self._head: bytes | None = b""  # None once it is sent
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self.is_closed = False
 
-    def write(self, data: bytes) -> None:
-        """Write data; what is written first is held until the next call, or the next round of the event loop."""
-        if self._head is None:
-            self._transport.write(data)
-        elif not self._head:
-            self._head = data
-            self._loop.call_soon(self.flush)
-        else:
-            self._transport.write(self._head + data)
-            self._head = None
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return a fact of the connection."""
+        return self._transport.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write data, with what else is written in this turn."""
+        if self._guard.is_parsing:  # uvicorn's refusal of what it was given
+            self._guard.is_malformed = True
+        elif not self.is_closed:
+            if not self._held:
+                self._loop.call_soon(self.flush)
+            self._held.append(bytes(data))
+            self._held_bytes += len(data)
+            if self._held_bytes > _MOST_AHEAD:
+                self.flush()
 
     def flush(self) -> None:
         """Write what is held."""
-        if self._head:
-            self._transport.write(self._head)
-            self._head = None
+        if self._held:
+            if not self._transport.is_closing():
+                self._transport.write(b"".join(self._held))
+            self._held.clear()
+            self._held_bytes = 0
 
     def is_closing(self) -> bool:
         """Return whether the connection is closing."""
-        return self._transport.is_closing()
+        return self.is_closed or self._transport.is_closing()
 
     def close(self) -> None:
         """Close the connection when everything is written."""
-        self.flush()
-        self._transport.close()
+        if not self._guard.is_parsing and not self.is_closed:
+            self.flush()
+            self.is_closed = True
+            self._guard.close()
+
+    def pause_reading(self) -> None:
+        """Let the client wait with the rest of its body."""
+        self._guard.let_wait(True)
+
+    def resume_reading(self) -> None:
+        """Let the client go on."""
+        self._guard.let_wait(False)
 
 
-class Connection(HttpToolsProtocol):
+class Guard(asyncio.Protocol):
     """One connection.
 
-    A head may have at most `MAX_HEAD_BYTES`, however it is split; what was read of it together with the end of the
-    request before counts only when the head is complete. Refusals are answers in the shape of all errors, and close the
-    connection.
+    A head may have at most `MAX_HEAD_BYTES`, however it is split. Refusals are answers in the shape of all errors, and
+    close the connection.
 
     Args:
+        config: uvicorn's.
+        server_state: uvicorn's.
+        app_state: uvicorn's.
         connections: the open connections, and their limits.
+        hosts: the names that requests may be meant for; None for any.
+
+    Attributes:
+        is_parsing: whether uvicorn parses just now; what it writes then is a refusal.
+        is_malformed: whether it refused.
     """
 
     def __init__(
@@ -96,271 +159,288 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         connections: Connections,
+        hosts: frozenset[str] | None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        self._loop = _loop or asyncio.get_running_loop()
+        self._server_state = server_state
+        self._behind = HttpToolsProtocol(config, server_state, {**app_state, _STATE: self}, self._loop)
         self._all = connections
         self._limits = connections.limits
+        self._hosts = hosts
         self._address: str | None = None  # set while the connection is counted under it
-        self._is_in_head = True
-        self._head_bytes = 0  # bytes so far of an unfinished head
-        self._line_bytes = 0  # bytes of the parsed parts of the head
-        self._empty_bytes = 0  # bytes fed since a piece had data of the body: chunk extensions and trailers
-        self._is_resuming = False
+        self._kept = bytearray()  # what came and was not passed on
+        self._head = HeadReader()
+        self._body: int | ChunkedBody = 0  # the rest of it
+        self._is_known_behind = False
+        self._is_new = True
+        self._is_answer_due = False
+        self._is_answer_begun = False
+        self.is_parsing = False
+        self.is_malformed = False
+        self._is_body_waiting = False
+        self._is_reading = True
         self._lingering: int | None = None  # bytes read since a refusal
-        self._running: RequestResponseCycle | None = None
-        self._answer: AnswerTransport | None = None
-        # The timeout of a head, of the rest of a body, or of what comes after a refusal; never of two of them.
-        self._arriving: asyncio.TimerHandle | None = None
-        self._taking: asyncio.TimerHandle | None = None
-        self._taking_ends = 0.0
-        self._left_to_take = 0
-        self._body_ends = 0.0
+        # One timeout at a time: of a head, of the rest of a body, of an idle connection, or after a refusal.
+        self._waits_for = ""
+        self._timer: asyncio.TimerHandle | None = None
         self._last_data = 0.0
+        self._body_ends = 0.0
+        # A client that does not read: how long it may still leave an answer's bytes in the buffer.
+        self._taking: asyncio.TimerHandle | None = None
+        self._taking_began = 0.0
+        self._taking_seconds = self._limits.body_seconds
+        self._left_to_take = 0
 
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, or refuse it."""
-        super().connection_made(transport)
-        address = self.client[0] if self.client else ""
+        self._real = transport
+        self._transport = AnswerTransport(self, transport, self._loop)
+        # Requests that wait for others' answers are not to begin in those others' context.
+        self._context = contextvars.copy_context()
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
         if refusal := self._all.enter(address):
             whose = "this address may have" if refusal == "address_connections" else "the service has"
             self._refuse(refusal, f"All connections that {whose} are taken.")
         else:
             self._address = address
-            self._await_head()
+            self._is_known_behind = True
+            self._behind.connection_made(self._transport)
+            self._await_next()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting the connection, and end the wait of all its requests."""
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Stop counting the connection, and tell the request under way."""
         if self._address is not None:
             self._all.leave(self._address)
         elif self._lingering is not None:
             self._all.left()
-        self._stop_waiting()
-        self._unset_keepalive_if_required()
-        if self._taking is not None:
-            self._taking.cancel()
-        # uvicorn wakes the newest request, which with pipelining is not the one under way.
-        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
-            if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
-        self.pipeline.clear()
-        super().connection_lost(exc)
+        self._wait("")
+        self._stop_watching()
+        self._tell_lost()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data in pieces that end where a head must have ended."""
-        self._unset_keepalive_if_required()
-        self._last_data = self.loop.time()
+        """Pass on what belongs to the request under way, or begin the next one."""
+        self._last_data = self._loop.time()
         if self._lingering is not None:
             self._lingering += len(data)
             if self._lingering > _LINGER_BYTES:
-                self.transport.abort()
+                self._real.abort()
             return
-        rest = memoryview(data)
-        while rest and self._lingering is None and not self.transport.is_closing():
-            room = MAX_HEAD_BYTES - self._head_bytes if self._is_in_head else len(rest)
-            piece, rest = rest[:room], rest[room:]
-            while piece:
-                piece = self._feed(piece)
-        if self._is_idle and self._head_bytes:
-            self._arriving = self._arriving or self.loop.call_later(self._limits.head_seconds, self._end_head)
-        elif self._is_idle and self.timeout_keep_alive_task is None:  # the end of a body whose answer was sent before
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        self._kept += data
+        self._advance()
 
     def pause_writing(self) -> None:
         """Start the timeout of a client that does not read its answer."""
-        super().pause_writing()
+        self._behind.pause_writing()
         self._watch_taking()
 
     def resume_writing(self) -> None:
         """Stop the timeout: the client reads."""
-        super().resume_writing()
-        if self._taking is not None:
-            self._taking.cancel()
-            self._taking = None
+        self._behind.resume_writing()
+        if not self._transport.is_closed:  # then the rest is watched, too
+            self._stop_watching()
 
-    # Called by the parser.
+    # Called by the application and by uvicorn.
 
-    def on_message_begin(self) -> None:
-        """Begin a request, unless one continues."""
-        if not self._is_resuming:
-            self._line_bytes = 0
-            self._head_bytes = max(1, self._head_bytes)  # if it came together with the end of the request before
-            super().on_message_begin()
+    def answer_begins(self) -> None:
+        """Note that no other answer can be given to this request."""
+        self._is_answer_begun = True
 
-    def on_url(self, url: bytes) -> None:
-        """Store the target."""
-        if not self._is_resuming:
-            self._line_bytes += len(url)
-            super().on_url(url)
+    def answer_ends(self) -> None:
+        """Go on with the next request on this connection, if that has come."""
+        self._transport.flush()
+        self._is_answer_due = False
+        if self._lingering is not None:
+            return
+        if self._kept:
+            self._loop.call_soon(self._advance, context=self._context)
+        else:
+            self._await_next()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header; trailers are ignored."""
-        if self._is_in_head and not self._is_resuming:
-            self._line_bytes += len(name) + len(value) + 4
-            super().on_header(name, value)
+    def let_wait(self, is_waiting: bool) -> None:
+        """Let the client wait with the rest of its body."""
+        self._is_body_waiting = is_waiting
+        self._read_or_pause()
 
-    def on_headers_complete(self) -> None:
-        """Start the request, unless it is refused.
+    def close(self) -> None:
+        """Close when everything is written and, of a body that nobody needs, so much was read as a refusal waits for.
 
-        Raises:
-            HttpParserError: if it is, which stops the parser.
+        Closed at once, data that the client still sends would cause a reset, and the answer would be lost.
         """
-        if self._is_resuming:
-            self._is_resuming = False
+        if self._real.is_closing():
             return
-        if self._line_bytes > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            self._refuse_head()
-            raise httptools.HttpParserError
-        if self.parser.get_method() == b"CONNECT":
-            self._refuse("connect", "This server is not a proxy.")
-            raise httptools.HttpParserError
-        self._is_in_head = False
-        self._empty_bytes = 0
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """Pass on a piece of the body."""
-        self._empty_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """End the request, unless the parser wrongly takes an upgrade for its end."""
-        if self.parser.should_upgrade():
-            return
-        self._is_in_head = True
-        self._head_bytes = 0
-        self._stop_waiting()
-        super().on_message_complete()
-
-    # Called by uvicorn.
-
-    def on_response_complete(self) -> None:
-        """Continue with the next request on this connection, or close it."""
-        if self._answer is not None:
-            self._answer.flush()
-        super().on_response_complete()
-        if self.transport.is_closing():
-            self._watch_taking()
-        elif self._is_idle and self._head_bytes:
-            self._await_head()
-        elif not self._is_in_head and self.cycle.response_complete:
-            self._body_ends = self.loop.time() + self._limits.body_seconds
-            self._last_data = self.loop.time()
-            self._await_body()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer data that is not HTTP."""
-        self._refuse("malformed", msg)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection."""
-        super().timeout_keep_alive_handler()
+        if self._body and self._lingering is None:
+            self._linger()
+        else:
+            self._real.close()
         self._watch_taking()
 
-    def shutdown(self) -> None:
-        """Close when the request under way is answered."""
-        super().shutdown()
-        if self.transport.is_closing():
-            self._watch_taking()
+    # Requests.
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        self._answer = AnswerTransport(self.transport, self.loop)
-        cycle.transport = self._answer  # type: ignore[assignment]
-        super()._start_asgi_task(cycle, app)
+    def _advance(self) -> None:
+        while self._kept and not self._transport.is_closing():
+            try:
+                if self._body:
+                    self._pass_body()
+                elif self._is_answer_due or not self._pass_head():
+                    break
+            except MalformedError as error:
+                self._refuse("malformed", str(error))
+            except HeadTooLargeError as error:
+                self._refuse_head(error)
+        if not self._transport.is_closing():
+            self._read_or_pause()
+            self._await_next()
 
-    # Ours.
+    def _pass_head(self) -> bool:
+        """Begin a request, if its head is complete."""
+        end = self._head.end(self._kept)
+        if not end:
+            return False
+        lines = self._head.lines
+        head = read_head(lines)
+        if head.method == b"CONNECT":
+            self._refuse("connect", "This server is not a proxy.")
+            return False
+        if self._hosts is not None and not all(is_among(host, self._hosts) for host in head.hosts):
+            self._refuse("host", "The request is for another host than this service has (STENO_HOSTS).")
+            return False
+        piece = without_offer(lines) if head.is_offer else bytes(self._kept[:end])
+        del self._kept[:end]
+        self._head = HeadReader()
+        self._body = head.body
+        self._is_new = False
+        self._is_answer_due = True
+        self._is_answer_begun = False
+        self._taking_seconds = self._limits.body_seconds
+        self._pass(piece)
+        return True
 
-    @property
-    def _is_idle(self) -> bool:
-        """Whether every request that began was received and answered."""
-        is_answered = self.cycle is None or self.cycle.response_complete
-        return self._is_in_head and is_answered and self._lingering is None and not self.transport.is_closing()
-
-    def _feed(self, piece: memoryview) -> memoryview:
-        """Parse a piece, and return the rest: what follows an offered upgrade."""
-        if self._lingering is not None or self.transport.is_closing():
-            return piece[:0]
-        was_in_head = self._is_in_head
-        if was_in_head:
-            self._head_bytes += len(piece)
+    def _pass_body(self) -> None:
+        """Pass on what has come of a body."""
+        if isinstance(self._body, int):
+            size = min(self._body, len(self._kept))
+            self._body -= size
         else:
-            self._empty_bytes += len(piece)  # reset when the parser finds bytes of a body
-        try:
-            self.parser.feed_data(piece)
-        except httptools.HttpParserUpgrade as offered:
-            self._decline_upgrade()
-            return piece[offered.args[0] :]
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
-            return piece[:0]
-        if was_in_head and self._is_in_head and self._head_bytes >= MAX_HEAD_BYTES:
-            self._refuse_head()
-        elif not self._is_in_head and self._empty_bytes > MAX_HEAD_BYTES:  # chunk extensions or trailers
-            self.transport.abort()
-        return piece[:0]
+            size = self._body.take(self._kept)
+            if self._body.trailing:  # uvicorn would take trailers for headers
+                piece = self._kept[: size - self._body.trailing]
+                del self._kept[:size]
+                if self._body.is_complete:
+                    piece += b"\r\n"
+                    self._body = 0
+                self._pass(piece)
+                return
+        if size == len(self._kept):
+            piece, self._kept = self._kept, bytearray()
+        else:
+            piece = self._kept[:size]
+            del self._kept[:size]
+        self._pass(piece)
 
-    def _decline_upgrade(self) -> None:
-        """Make the parser ignore an offered upgrade (RFC 9110, 7.8), by giving it the head again without the offer."""
-        framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
-        if not self.parser.should_keep_alive():
-            framing.append((b"connection", b"close"))
-        lines = b"".join(b"%b: %b\r\n" % header for header in framing)
-        self._is_resuming = True
-        try:
-            self.parser.feed_data(b"POST / HTTP/%b\r\n%b\r\n" % (self.scope["http_version"].encode(), lines))
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+    def _pass(self, piece: bytes | bytearray) -> None:
+        self.is_parsing = True
+        self._behind.data_received(piece)  # type: ignore[arg-type]  # it takes any buffer
+        self.is_parsing = False
+        if self.is_malformed:
+            raise MalformedError("Invalid HTTP request received.")
 
-    def _await_head(self) -> None:
-        self._stop_waiting()
-        self._arriving = self.loop.call_later(self._limits.head_seconds, self._end_head)
+    def _read_or_pause(self) -> None:
+        is_reading = self._lingering is not None or not (self._is_body_waiting or len(self._kept) > _MOST_AHEAD)
+        if is_reading != self._is_reading and not self._real.is_closing():
+            self._is_reading = is_reading
+            if is_reading:
+                self._real.resume_reading()
+            else:
+                self._real.pause_reading()
+
+    def _tell_lost(self) -> None:
+        """Tell uvicorn that the connection is gone, however it went: told of an error, it would keep its timer."""
+        self._transport.flush()
+        self._transport.is_closed = True
+        if self._is_known_behind:
+            self._is_known_behind = False
+            self._behind.connection_lost(None)
+
+    # Time.
+
+    def _await_next(self) -> None:
+        """Start the timeout of what must come next from the client."""
+        if self._is_answer_due or self._transport.is_closing():
+            self._wait("")
+        elif self._body:
+            self._wait("rest")
+        else:
+            self._wait("head" if self._kept or self._is_new else "idle")
+
+    def _wait(self, what: str) -> None:
+        if what == self._waits_for:
+            return
+        self._waits_for = what
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        match what:
+            case "head":
+                self._timer = self._loop.call_later(self._limits.head_seconds, self._end_head)
+            case "idle":
+                self._timer = self._loop.call_later(self._limits.idle_seconds, self._transport.close)
+            case "rest":
+                self._last_data = self._loop.time()
+                self._body_ends = self._last_data + self._limits.body_seconds
+                self._await_rest()
+            case "end":
+                self._timer = self._loop.call_later(_LINGER_SECONDS, self._end)
 
     def _end_head(self) -> None:
-        self._arriving = None
-        if not self.transport.is_closing():
-            message = f"The headers of a request must arrive within {self._limits.head_seconds:g} s."
-            self._refuse("head_timeout", message)
+        message = f"The headers of a request must arrive within {self._limits.head_seconds:g} s."
+        self._refuse("head_timeout", message)
 
-    def _await_body(self) -> None:
+    def _await_rest(self) -> None:
         """Wait for the rest of a body whose answer was sent, because the client may read only after sending."""
         due = min(self._last_data + self._limits.silence_seconds, self._body_ends)
-        if due <= self.loop.time():
-            self.transport.abort()
+        if due <= self._loop.time():
+            self._real.abort()
         else:
-            self._arriving = self.loop.call_at(due, self._await_body)
+            self._timer = self._loop.call_at(due, self._await_rest)
 
-    def _stop_waiting(self) -> None:
-        if self._arriving is not None:
-            self._arriving.cancel()
-            self._arriving = None
+    def _end(self) -> None:
+        """End a connection that lingered; an answer that is still being read has its own timeout."""
+        if self._real.get_write_buffer_size():
+            self._real.close()
+        else:
+            self._real.abort()
 
     def _watch_taking(self) -> None:
-        """Close a connection when the client reads nothing for `silence_seconds`, or too little in `body_seconds`."""
+        """Close a connection when the client reads nothing for a while, or too little for longer."""
         if self._taking is None:
-            self._taking_ends = self.loop.time() + self._limits.body_seconds
+            self._taking_began = self._loop.time()
             self._await_taking()
 
     def _await_taking(self) -> None:
-        self._left_to_take = self.transport.get_write_buffer_size()
-        due = min(self.loop.time() + self._limits.silence_seconds, self._taking_ends)
-        self._taking = self.loop.call_at(due, self._check_taking)
+        self._left_to_take = self._real.get_write_buffer_size()
+        due = min(self._loop.time() + self._limits.silence_seconds, self._taking_began + self._taking_seconds)
+        self._taking = self._loop.call_at(due, self._check_taking)
 
     def _check_taking(self) -> None:
-        self._taking = None
-        has_read = self.transport.get_write_buffer_size() < self._left_to_take
-        if has_read and self.loop.time() < self._taking_ends:
+        has_read = self._real.get_write_buffer_size() < self._left_to_take
+        if has_read and self._loop.time() < self._taking_began + self._taking_seconds:
             self._await_taking()
         else:
-            self.transport.abort()
+            self._real.abort()
 
-    def _refuse_head(self) -> None:
-        if 2 * len(self.url) > MAX_HEAD_BYTES:
+    def _stop_watching(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+            self._taking_seconds -= self._loop.time() - self._taking_began
+
+    # Refusals.
+
+    def _refuse_head(self, error: HeadTooLargeError) -> None:
+        if error.is_address:
             message = f"The address takes over half of the {MAX_HEAD_BYTES} bytes that the head of a request may have."
             self._refuse("uri_too_long", message)
         else:
@@ -368,22 +448,27 @@ class Connection(HttpToolsProtocol):
             self._refuse("head_too_large", message)
 
     def _refuse(self, reason: ConnectionRefusal, message: str) -> None:
-        """Answer with an error and close; close without an answer while another is due, or if too many linger."""
-        if self._lingering is not None or self.transport.is_closing():
+        """Answer with an error and close; without an answer if another was begun, or if too many linger."""
+        if self._transport.is_closing():
             return
         self._all.note_refusal(reason)
-        self._stop_waiting()
-        is_busy = self.cycle is not None and not self.cycle.response_complete
+        is_answered = self._is_answer_begun and (self._is_answer_due or self._body)
         # A counted connection stays counted until it is closed.
-        if is_busy or (self._address is None and not self._all.enter_leaving()):
-            self.transport.abort()
+        if is_answered or (self._address is None and not self._all.enter_leaving()):
+            self._real.abort()
             return
-        self.transport.write(self._refusal(reason, message))
-        # Not closed at once: data that the client still sends would cause a reset, and the answer would be lost.
+        self._tell_lost()
+        self._real.write(self._refusal(reason, message))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Read on for a moment, but pass nothing on."""
         self._lingering = 0
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self._arriving = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+        self._kept.clear()
+        self._read_or_pause()
+        if self._real.can_write_eof():
+            self._real.write_eof()
+        self._wait("end")
 
     def _refusal(self, reason: ConnectionRefusal, message: str) -> bytes:
         code = _REFUSALS[reason]
@@ -392,6 +477,6 @@ class Connection(HttpToolsProtocol):
         answer = error_response(RequestError(message, code=code, retry_after=retry_after))
         answer.headers["x-request-id"] = uuid.uuid4().hex
         answer.headers["connection"] = "close"
-        lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]
+        lines = [b"%b: %b\r\n" % header for header in (*self._server_state.default_headers, *answer.raw_headers)]
         status_line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
         return b"".join((status_line, *lines, b"\r\n", bytes(answer.body)))

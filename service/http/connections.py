@@ -24,6 +24,7 @@ class ConnectionLimits:
         silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
         body_seconds: longest time for the rest of a body that is no longer needed, or until the client has read nearly
             all of what is written.
+        idle_seconds: longest time between two requests.
     """
 
     most: int
@@ -32,6 +33,7 @@ class ConnectionLimits:
     head_seconds: float
     silence_seconds: float
     body_seconds: float
+    idle_seconds: float
 
 
 class ConnectionCounts:

@@ -22,7 +22,7 @@ class Meaning(NamedTuple):
 class ErrorCode(Enum):
     """A stable name of a fault; clients get it in lower case."""
 
-    MALFORMED_REQUEST = Meaning((400,), "not HTTP/1")
+    MALFORMED_REQUEST = Meaning((400,), "not HTTP/1, without a Host or with two, or framed ambiguously")
     MALFORMED_BODY = Meaning(
         (400,),
         "the body is not a complete multipart form, not JSON, compressed, or of another media type than those accepted",
@@ -56,6 +56,7 @@ class ErrorCode(Enum):
     FILE_TOO_LARGE = Meaning((413,), "the body is over the limit")
     FIELDS_TOO_LARGE = Meaning((413,), "the form without its file is over 256 KiB")
     URI_TOO_LONG = Meaning((414,), "the address and the headers are over 64 KiB, the address alone over 32 KiB")
+    HOST_NOT_ALLOWED = Meaning((421,), "the request is for a host that is not this service's (`STENO_HOSTS`)")
     RATE_LIMIT_EXCEEDED = Meaning(
         (429,),
         "the key has reached its limit of requests under way, or of requests or audio in a minute",

@@ -23,7 +23,7 @@ from service.dispatch.queue import Queue
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
 from service.http.access import Access
-from service.http.connection import Connection
+from service.http.connection import Guard, Guarded
 from service.http.connections import ConnectionLimits, Connections
 from service.http.core import Core
 from service.http.front import Front
@@ -43,6 +43,7 @@ SWITCH_INTERVAL = 0.0005
 # After the drain, answers have so long to be written, and as long again once uvicorn has cancelled their requests.
 CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
+_NEVER_SECONDS = 86_400
 _SPARE_DECODE_THREADS = 4
 
 
@@ -95,13 +96,15 @@ class Web(uvicorn.Server):
 
     def __init__(self, settings: Settings, app: ASGIApp, connections: Connections) -> None:
         config = uvicorn.Config(
-            app,
-            http=partial(Connection, connections=connections),  # type: ignore[arg-type]
+            Guarded(app),
+            http=partial(Guard, connections=connections, hosts=settings.known_hosts),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=settings.keep_alive_seconds,
+            # An answer is never read as another type than it says, whoever wrote it.
+            headers=[("x-content-type-options", "nosniff")],
+            timeout_keep_alive=_NEVER_SECONDS,  # the guard's time is shorter
             timeout_graceful_shutdown=CLOSE_SECONDS,
         )
         super().__init__(config)

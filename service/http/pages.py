@@ -40,7 +40,6 @@ class _File:
             "etag": self._etag,
             "permissions-policy": "microphone=(self)",
             "referrer-policy": "no-referrer",
-            "x-content-type-options": "nosniff",
         }
 
     async def __call__(self, request: Request) -> Response:

@@ -161,7 +161,8 @@ class JobStore:
                 )
         except (OSError, sqlite3.OperationalError) as error:
             path.unlink(missing_ok=True)
-            raise StoreFullError(f"the job cannot be written ({error})") from error
+            reason = error.strerror if isinstance(error, OSError) else error  # a client need not know the path
+            raise StoreFullError(f"the job cannot be written ({reason})") from error
 
     def recording(self, job: str) -> Path:
         """Return the path of a job's recording, which exists until the job is finished."""

@@ -67,3 +67,18 @@ def test_the_requests_of_a_download_are_not_logged(capsys):
 def test_auto_is_json_without_a_terminal():
     assert logs.resolve_format("auto") == "json"
     assert logs.resolve_format("text") == "text"
+
+
+def test_text_lines_cannot_be_forged(capsys):
+    logs.configure("text", "info")
+    forged = "a\n12:00:00 info    request\u2028b\r"
+
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        logging.getLogger("steno").exception(forged, extra={"field": forged})
+
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.endswith("field=a\\n12:00:00 info    request\\u2028b\\r")
+    assert rest
+    assert all(line.startswith("    ") for line in rest)

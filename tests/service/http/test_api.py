@@ -544,7 +544,7 @@ def test_a_body_that_stalls_or_arrives_too_slowly_is_ended(limit):
         socket.create_connection(("127.0.0.1", service.server.port)) as connection,
     ):
         connection.sendall(
-            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n"
             b"content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
         )
         answer = b""

@@ -82,7 +82,7 @@ def refused(connection: socket.socket) -> tuple[int, str]:
 
 
 def get(path: str = "/healthz", *headers: str) -> bytes:
-    return "\r\n".join((f"GET {path} HTTP/1.1", "host: any", *headers, "", "")).encode()
+    return "\r\n".join((f"GET {path} HTTP/1.1", "host: localhost", *headers, "", "")).encode()
 
 
 def post(service: ThreadedServer, *more: str) -> bytes:
@@ -143,7 +143,7 @@ def test_requests_behind_each_other_are_answered_in_turn_however_they_are_split(
 @pytest.mark.parametrize("line", [b"x: " + b"y" * 1000 + b"\r\n", b"y" * 1000, b"\r\n"])
 def test_headers_without_end_are_refused_soon(service, line):
     with connected(service) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: any\r\nx: " if line != b"\r\n" else b"")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: " if line != b"\r\n" else b"")
         sent = 0
         with contextlib.suppress(ConnectionError):
             while sent < 200_000_000:
@@ -164,7 +164,9 @@ def test_many_headers_are_refused(service):
 @pytest.mark.parametrize("behind", [b"0\r\nx: ", b"1;x="])
 def test_a_body_in_chunks_cannot_have_trailers_or_extensions_without_end(service, behind, line):
     with connected(service) as connection:
-        connection.sendall(b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ntransfer-encoding: chunked\r\n")
+        connection.sendall(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+        )
         connection.sendall(b"content-type: multipart/form-data; boundary=b\r\n\r\n" + behind)
         sent = 0
         with contextlib.suppress(ConnectionError):
@@ -178,7 +180,9 @@ def test_a_body_in_chunks_cannot_have_trailers_or_extensions_without_end(service
 def test_a_trailer_is_not_used_as_a_header(service):
     fields = httpx.Request("POST", "http://any", **form(CLIP))
     body = fields.read()
-    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-type: {fields.headers['content-type']}\r\n"
+    head = (
+        f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: [::1]\r\ncontent-type: {fields.headers['content-type']}\r\n"
+    )
     with connected(service) as connection:
         connection.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n")
         connection.sendall(b"%x\r\n%b\r\n0\r\nx-request-id: late\r\nauthorization: late\r\n\r\n" % (len(body), body))
@@ -224,7 +228,7 @@ def test_curl_may_offer_http_2(service, tmp_path):
 @pytest.mark.parametrize("offer", [(), H2C])
 def test_a_body_in_chunks_is_read_past_an_offered_upgrade(service, offer):
     fields = httpx.Request("POST", "http://any", **form(CLIP))
-    head = ("POST /v1/audio/transcriptions HTTP/1.1", "host: any", *offer, "transfer-encoding: chunked")
+    head = ("POST /v1/audio/transcriptions HTTP/1.1", "host: localhost", *offer, "transfer-encoding: chunked")
     kind = f"content-type: {fields.headers['content-type']}"
     body = fields.read()
     with connected(service) as connection:
@@ -248,6 +252,86 @@ def test_bytes_that_are_not_http_get_an_error_of_the_usual_shape(service):
         connection.sendall(b"EHLO mail.example\r\n\r\n")
 
         assert refused(connection) == (400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nhost: rebound.example\r\n\r\n", 421),
+        (b"GET http://rebound.example/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", 421),
+        (b"GET /healthz HTTP/1.1\nhost: localhost\n\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", 400),
+        (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nb\xe4d name: x\r\n\r\n", 400),
+        (b"GET /healthz?\xff HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"BREW /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"POST /healthz HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: xchunked\r\n\r\n", 400),
+    ],
+)
+def test_a_doubtful_request_is_answered_and_closed(service, request_bytes, status):
+    with connected(service) as connection:
+        connection.sendall(request_bytes)
+
+        assert refused(connection)[0] == status
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"xyz\r\n", b"-1\r\n", b"1;\x00\r\na\r\n", b"1\r\nabc\r\n", b"fffffffffffffffffff\r\n"]
+)
+def test_an_error_behind_the_head_is_answered_before_the_connection_is_closed(service, chunk):
+    with connected(service) as connection:
+        connection.sendall(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+        )
+        connection.sendall(b"content-type: multipart/form-data; boundary=b\r\n\r\n3\r\n--b\r\n")
+        wait_for(lambda: service.server.dispatcher.admission.requests == 1)
+        connection.sendall(chunk)
+
+        assert refused(connection) == (400, "malformed_request")
+    wait_for(lambda: service.server.dispatcher.admission.requests == 0)
+
+
+def test_a_chunked_request_may_have_another_one_behind_it(service):
+    whole = post(service)
+    head, _, body = whole.partition(b"\r\n\r\n")
+    head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length"))
+    chunked = head + b"\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    with connected(service) as connection:
+        connection.sendall(chunked * 2 + get() + b"GET / HTTP/1.1\r\n\r\n")
+
+        assert [answer_from(connection).status_code for _ in range(3)] == [200] * 3
+        assert refused(connection) == (400, "malformed_request")
+
+
+def test_a_refusal_is_read_by_a_client_that_sends_on_and_wants_to_close(service):
+    """With data in the kernel that nobody read, closing would be a reset, and the answer would be lost."""
+    with connected(service) as connection:
+        connection.sendall(
+            b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 300000\r\n\r\n"
+        )
+        for _ in range(3):
+            connection.sendall(bytes(100_000))
+
+        assert answer_from(connection).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"), [((), 421), (("*",), 200), (("Rebound.example",), 200), (("a.example",), 421)]
+)
+def test_a_service_answers_for_its_own_hosts_alone(hosts, status):
+    with serving(hosts=hosts) as service:
+        answers = [
+            service.client.get("/healthz", headers={"host": host}).status_code
+            for host in ("rebound.example", "192.0.2.1:80")
+        ]
+
+    assert answers == [status, 200]
+
+
+def test_answers_of_the_api_are_not_read_as_another_type(service):
+    for path in ("/healthz", "/nowhere", "/v1/models", "/"):
+        assert service.client.get(path).headers.get_list("x-content-type-options") == ["nosniff"]
 
 
 def test_connect_of_a_proxy_is_refused(service):
@@ -297,7 +381,7 @@ def test_connections_are_limited():
     with serving(max_connections=4, max_connections_per_address=3) as service:
         with contextlib.ExitStack() as stack:
             service.client.close()
-            wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+            wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
             open_ones = [stack.enter_context(connected(service)) for _ in range(3)]
             for connection in open_ones:  # each is counted before the next comes
                 connection.sendall(get())
@@ -308,7 +392,7 @@ def test_connections_are_limited():
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
             assert answer.headers["retry-after"] == "1"
             open_ones[0].close()
-            wait_for(lambda: service.server.metrics.connections._value.get() == 2)
+            wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 2)
             with connected(service) as next_one:
                 next_one.sendall(get())
                 assert answer_from(next_one).status_code == 200
@@ -317,15 +401,15 @@ def test_connections_are_limited():
 def test_a_client_that_does_not_read_its_answers_is_disconnected():
     with serving(receive_timeout_seconds=0.3) as service:
         service.client.close()
-        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
         connection = socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        wait_for(lambda: service.server.metrics.connections._value.get() == 1)
+        wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 1)
         with contextlib.suppress(ConnectionError, TimeoutError):
             connection.settimeout(5)
             connection.sendall(get("/web/swagger-ui-bundle.js") * 20)  # megabytes of answers
 
-        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
         connection.close()
 
 
@@ -333,17 +417,17 @@ def test_a_client_that_reads_its_answers_too_slowly_is_disconnected():
     """It reads enough for never being silent, and so little that it would hold its connection for minutes."""
     with serving(receive_timeout_seconds=0.5, max_receive_seconds=1.0) as service:
         service.client.close()
-        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", service.server.port))
             connection.sendall(get("/web/swagger-ui-bundle.js") * 100)  # a hundred megabytes of answers
-            wait_for(lambda: service.server.metrics.connections._value.get() == 1)
+            wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 1)
 
             def is_let_go() -> bool:
                 with contextlib.suppress(ConnectionError):
                     connection.recv(1 << 11)
-                return service.server.metrics.connections._value.get() == 0
+                return service.server.metrics.registry.get_sample_value("steno_connections") == 0
 
             wait_for(is_let_go)
 
@@ -351,7 +435,7 @@ def test_a_client_that_reads_its_answers_too_slowly_is_disconnected():
 @pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
 def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(limit):
     with serving(**limit) as service, connected(service) as connection:
-        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 1000000\r\n\r\n")
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
         assert answer_from(connection).status_code == 404
         connection.settimeout(0.02)
         closed = False
@@ -370,11 +454,11 @@ def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(limit):
 
 def test_a_connection_whose_body_ends_after_its_answer_stays_open_until_idle():
     with serving(keep_alive_seconds=1) as service, connected(service) as connection:
-        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 5\r\n\r\n")
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n")
         assert answer_from(connection).status_code == 404
         connection.sendall(b"hello" + get())
         assert answer_from(connection).status_code == 200
-        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 5\r\n\r\n")
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n")
         assert answer_from(connection).status_code == 404
         connection.sendall(b"hello")
 
@@ -398,60 +482,59 @@ def test_a_header_of_a_hundred_megabytes_is_not_kept(service):
     value = b"y" * 100_000_000
     before = int(statm.read_text().split()[1])
     with connected(service) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: any\r\nx: ")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: ")
         send(connection, value, [])
         assert service.client.get("/healthz").status_code == 200
     assert (int(statm.read_text().split()[1]) - before) * resource.getpagesize() < 50_000_000
 
 
-class Written:
+class Written(asyncio.Transport):
     """A transport that keeps what is written."""
 
     def __init__(self):
+        super().__init__()
         self.pieces = []
-        self.is_closed = False
 
     def write(self, data):
         self.pieces.append(data)
 
+    def is_closing(self):
+        return False
+
+
+class Idle:
+    """A guard whose parser does nothing."""
+
+    is_parsing = False
+
     def close(self):
-        self.is_closed = True
+        pass
 
 
 @pytest.mark.parametrize(
     ("parts", "sent"),
     [
-        (["head", "body"], [b"headbody"]),
-        (["head", "body", "more"], [b"headbody", b"more"]),
+        (["head", "body", "more"], [b"headbodymore"]),
         (["head", None, "body"], [b"head", b"body"]),
-        (["head", None], [b"head"]),
+        (["head"], [b"head"]),
+        (["head", "close", "more"], [b"head"]),
+        (["x" * 70_000, "more"], [b"x" * 70_000, b"more"]),
     ],
-    ids=["whole", "long", "late body", "no body"],
+    ids=["whole", "late body", "no body", "closed", "long"],
 )
-def test_the_head_of_an_answer_is_sent_with_what_follows_at_once(parts, sent):
+def test_what_an_answer_writes_in_one_turn_of_the_loop_is_sent_at_once(parts, sent):
     transport = Written()
 
     async def answer():
-        held = AnswerTransport(transport, asyncio.get_running_loop())
+        held = AnswerTransport(Idle(), transport, asyncio.get_running_loop())
         for part in parts:
             if part is None:
                 await asyncio.sleep(0)  # another round of the loop
+            elif part == "close":
+                held.close()
             else:
                 held.write(part.encode())
 
     asyncio.run(answer())
 
     assert transport.pieces == sent
-
-
-def test_the_head_of_an_answer_is_sent_before_the_connection_is_closed():
-    transport = Written()
-
-    async def answer():
-        held = AnswerTransport(transport, asyncio.get_running_loop())
-        held.write(b"head")
-        held.close()
-
-    asyncio.run(answer())
-
-    assert (transport.pieces, transport.is_closed) == ([b"head"], True)

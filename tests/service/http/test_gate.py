@@ -14,7 +14,7 @@ from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 SECOND = wav(tone(SAMPLE_RATE))
 KEY = "a-key-of-some-length"
 HEAD = (
-    "POST {path} HTTP/1.1\r\nhost: any\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: {size}\r\n"
+    "POST {path} HTTP/1.1\r\nhost: [::1]\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: {size}\r\n"
 )
 
 

@@ -245,7 +245,7 @@ def test_connections_are_limited_over_all_workers(limited):
     opened, refused = [], 0
     for _ in range(30):
         connection = socket.create_connection(("127.0.0.1", limited.server.port), PATIENCE)
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: any\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         status = connection.recv(1 << 16).split(b"\r\n")[0]
         if b"200" in status:
             opened.append(connection)

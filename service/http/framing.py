@@ -1,0 +1,229 @@
+"""How a request is framed (RFC 9112): the end of its head, what the head says of the body, where a body in chunks ends.
+
+Stricter than parsers are: wherever two of them could differ on what belongs to which request, it is refused. Each byte
+is looked at a fixed number of times, whatever stands around it.
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+MAX_HEAD_BYTES = 1 << 16
+MAX_HEADERS = 256
+_CR = 13
+_HEX = b"0123456789abcdefABCDEF"
+_HOST = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~!$&'()*+,;=%:[]"
+_MOST_DIGITS = 15  # of the length of a body or chunk: more than any disk holds, less than 64 bits
+
+
+class MalformedError(Exception):
+    """It is not a request of HTTP/1."""
+
+
+class HeadTooLargeError(Exception):
+    """A head, or what stands between the pieces of a body, is too large.
+
+    Attributes:
+        is_address: whether the address takes over half of it.
+    """
+
+    def __init__(self, *, is_address: bool = False) -> None:
+        super().__init__()
+        self.is_address = is_address
+
+
+class HeadReader:
+    """Finds the end of one head, in bytes that come in any pieces.
+
+    Attributes:
+        lines: its complete lines so far, without their ends.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self._begin = 0  # of the current line
+        self._searched = 0
+
+    def end(self, data: bytearray) -> int:
+        """Return where the head ends in the data that begins with it; 0 while its end has not come.
+
+        Args:
+            data: the same bytes as in the last call, and those that came since.
+
+        Raises:
+            MalformedError: for a line that does not end as a line of HTTP does.
+            HeadTooLargeError: for a head of too many bytes or lines.
+        """
+        if not data[:1].isalpha() and data[:1] != b"\r":
+            raise MalformedError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
+        while (newline := data.find(b"\n", self._searched, MAX_HEAD_BYTES)) >= 0:
+            if newline == self._begin or data[newline - 1] != _CR:
+                raise MalformedError("A line of the head does not end with CR LF.")
+            line = bytes(data[self._begin : newline - 1])
+            self._begin = self._searched = newline + 1
+            if line:
+                self.lines.append(line)
+                if len(self.lines) == 1:
+                    _request_line(line)
+                if len(self.lines) > 1 + MAX_HEADERS:
+                    raise HeadTooLargeError
+            elif self.lines:  # empty lines before a request are none of it
+                return newline + 1
+        self._searched = min(len(data), MAX_HEAD_BYTES)
+        if len(data) >= MAX_HEAD_BYTES:
+            address = len(self.lines[0]) if self.lines else MAX_HEAD_BYTES - self._begin
+            raise HeadTooLargeError(is_address=2 * address > MAX_HEAD_BYTES)
+        return 0
+
+
+class ChunkedBody:
+    """Finds the end of a body in chunks, with its trailers.
+
+    Attributes:
+        is_complete: whether the end has come.
+        trailing: of the bytes that were taken last, how many, at their end, are trailers and the end.
+    """
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self.trailing = 0
+        self._due = 0  # bytes of the current chunk and the end of its line that have not come
+        self._line = bytearray()
+        self._is_in_trailers = False
+        self._empty_bytes = 0  # of extensions and trailers since the last data
+
+    def take(self, data: bytearray) -> int:
+        """Return how many of the next bytes belong to the body.
+
+        Raises:
+            MalformedError: for a size that is none.
+            HeadTooLargeError: for extensions or trailers over the bound of a head.
+        """
+        at = self.trailing = 0
+        while at < len(data) and not self.is_complete:
+            if self._due:
+                step = min(self._due, len(data) - at)
+                self._due -= step
+                at += step
+                self._empty_bytes = 0
+                continue
+            newline = data.find(b"\n", at)
+            end = newline + 1 if newline >= 0 else len(data)
+            self._empty_bytes += end - at
+            if self._empty_bytes > MAX_HEAD_BYTES:
+                raise HeadTooLargeError
+            self._line += data[at:end]
+            self.trailing += self._is_in_trailers * (end - at)
+            at = end
+            if newline >= 0:
+                self._end_line()
+        return at
+
+    def _end_line(self) -> None:
+        line = bytes(self._line)
+        self._line.clear()
+        if not line.endswith(b"\r\n"):
+            raise MalformedError("A line between chunks does not end with CR LF.")
+        if self._is_in_trailers:
+            self.is_complete = line == b"\r\n"
+            return
+        size = line[:-2].partition(b";")[0].rstrip(b" \t")
+        if not 0 < len(size) <= _MOST_DIGITS or size.translate(None, _HEX):
+            raise MalformedError("The size of a chunk is not a hexadecimal number.")
+        length = int(size, 16)
+        self._is_in_trailers = not length
+        self._due = length + 2 if length else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a head says.
+
+    Attributes:
+        method: the method.
+        body: bytes of the body, or where its end is found.
+        hosts: the hosts that it is meant for, in lower case, without ports; of HTTP/1.0 perhaps none.
+        is_offer: whether it offers to go on with another protocol.
+    """
+
+    method: bytes
+    body: int | ChunkedBody
+    hosts: tuple[str, ...]
+    is_offer: bool
+
+
+def read_head(lines: list[bytes]) -> Head:
+    """Read the lines of a head.
+
+    Raises:
+        MalformedError: if it is not HTTP/1.0 or 1.1, names no host or several, or says the body's length in none of the
+            ways that are beyond doubt.
+    """
+    method, target, version = _request_line(lines[0])
+    found: dict[bytes, bytes] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name.strip() != name or b"\r" in line or b"\0" in line:
+            raise MalformedError("A header is not of the form NAME: VALUE.")
+        name = name.lower()
+        if name in (b"host", b"content-length", b"transfer-encoding") and name in found:
+            raise MalformedError(f"The header {name.decode()} is there twice.")
+        found[name] = value.strip(b" \t")
+    host = found.get(b"host")
+    if host is None and version == b"HTTP/1.1":
+        raise MalformedError("There is no Host header.")
+    hosts = [] if host is None else [_name_of(host)]
+    _, scheme, address = target.partition(b"://")
+    if scheme and not target.startswith(b"/"):
+        hosts.append(_name_of(address.replace(b"?", b"/").partition(b"/")[0]))
+    return Head(method, _body(found, version), tuple(hosts), b"upgrade" in found)
+
+
+def without_offer(lines: list[bytes]) -> bytes:
+    """Return a head without its offer of another protocol, which may be ignored (RFC 9110, 7.8)."""
+    return b"\r\n".join((*(line for line in lines if not line.lower().startswith(b"upgrade:")), b"", b""))
+
+
+def is_among(host: str, hosts: frozenset[str]) -> bool:
+    """Return whether a host is one of these names, or an address of numbers, which no page can have by rebinding."""
+    if host in hosts or ("localhost" in hosts and host.endswith(".localhost")):
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _request_line(line: bytes) -> list[bytes]:
+    words = line.split(b" ")
+    if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
+        raise MalformedError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
+    return words
+
+
+def _body(found: dict[bytes, bytes], version: bytes) -> int | ChunkedBody:
+    coding, length = found.get(b"transfer-encoding"), found.get(b"content-length")
+    if coding is not None:
+        if coding.lower() != b"chunked" or length is not None or version == b"HTTP/1.0":
+            raise MalformedError("Transfer-Encoding may be chunked, in HTTP/1.1, without a Content-Length.")
+        return ChunkedBody()
+    if length is None:
+        return 0
+    if not length.isdigit() or len(length) > _MOST_DIGITS:
+        raise MalformedError("The Content-Length is not a number.")
+    return int(length)
+
+
+def _name_of(host: bytes) -> str:
+    """Return the name or address of a Host header, without its port."""
+    if host.translate(None, _HOST):
+        raise MalformedError("The Host header is no host.")
+    name, port = host.decode().lower(), ""
+    if name.startswith("["):
+        name, _, port = name[1:].partition("]")
+        port = port.removeprefix(":")
+    elif ":" in name:
+        name, _, port = name.partition(":")
+    if port and not port.isdigit():
+        raise MalformedError("The port of the Host header is no number.")
+    return name.removesuffix(".")
