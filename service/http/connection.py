@@ -4,7 +4,7 @@ httptools accepts heads of any length and duration, and takes what follows an of
 uvicorn waits for ever for a client that does not read its answer. h11 has bounds on heads and ignores upgrades, but
 costs 0.1 ms more for each request, half of the time of a small answer.
 
-The guard gives uvicorn whole heads, one request at a time, and is told by ASGI when its answer begins and ends.
+The guard gives uvicorn whole heads, one request at a time, and ASGI middleware says when an answer begins and ends.
 """
 
 import asyncio
@@ -265,7 +265,7 @@ class Guard(asyncio.Protocol):
         self._read_or_pause()
 
     def close(self) -> None:
-        """Close when everything is written and, of a body that nobody needs, so much was read as a refusal waits for.
+        """Close when everything is written and, of a body that is not needed, as much was read as after a refusal.
 
         Closed at once, data that the client still sends would cause a reset, and the answer would be lost.
         """
@@ -357,7 +357,7 @@ class Guard(asyncio.Protocol):
                 self._real.pause_reading()
 
     def _tell_lost(self) -> None:
-        """Tell uvicorn that the connection is gone, however it went: told of an error, it would keep its timer."""
+        """Say to uvicorn that the connection is gone, without an error, with which it would keep its timer."""
         self._transport.flush()
         self._transport.is_closed = True
         if self._is_known_behind:

@@ -102,7 +102,7 @@ class Web(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            # An answer is never read as another type than it says, whoever wrote it.
+            # For every answer, so that no browser reads one as another type than it says.
             headers=[("x-content-type-options", "nosniff")],
             timeout_keep_alive=_NEVER_SECONDS,  # the guard's time is shorter
             timeout_graceful_shutdown=CLOSE_SECONDS,

@@ -110,6 +110,16 @@ def test_serve_parses_its_own_flags(monkeypatch):
     assert seen == [["--model", "m.nemo", "--port", "9000"]]
 
 
+@pytest.mark.parametrize("flag", [["--webhook-secret", "a secret of some length"], ["--webhook-secret=a-secret"]])
+def test_a_secret_is_no_flag_of_serve(flag, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", *flag])
+
+    error = capsys.readouterr().err
+    assert "STENO_WEBHOOK_SECRET" in error
+    assert flag[-1] not in error.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_quietly(golden):
     script = "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"

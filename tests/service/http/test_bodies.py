@@ -1,6 +1,8 @@
 """A recording may be the body itself; options are parameters of the query then."""
 
+import contextlib
 import gzip
+import socket
 import subprocess
 
 import httpx
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
-from tests.service.serving import form, serving, tone, wav
+from service.http import upload
+from tests.service.serving import PATIENCE, form, serving, tone, wav
 
 SECOND = tone(SAMPLE_RATE)
 CLIP = wav(SECOND)
@@ -142,3 +145,39 @@ def test_curl_sends_a_file_as_it_is(service, tmp_path):
     )
 
     assert done.stdout.strip() == transcript(SECOND).text
+
+
+@pytest.mark.parametrize(
+    ("disposition", "is_file"),
+    [
+        (b"name=file; filename*=UTF-8''caf%C3%A9.wav", True),
+        (b"name=file; FileName*=UTF-8''a.wav", True),
+        (b"name=file; filename=a.wav; filename*=UTF-8''b.wav", True),
+        (b'name="file; filename*=x"', False),
+        (b"name=file", False),
+    ],
+)
+def test_a_file_may_have_an_encoded_name_alone(service, disposition, is_file):
+    body = b"--b\r\ncontent-disposition: form-data; " + disposition + b"\r\n\r\n" + CLIP + b"\r\n--b--\r\n"
+
+    answer = send(service, body, "multipart/form-data; boundary=b")
+
+    assert (answer.status_code == 200) == is_file
+
+
+def test_a_body_that_comes_more_slowly_than_speech_is_ended(service, monkeypatch):
+    """A byte now and then is never silent, and held a place among the requests for ten minutes."""
+    monkeypatch.setattr(upload, "_GRACE_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE) as connection:
+        connection.settimeout(0.02)
+        head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\n"
+        connection.sendall(head + b"content-length: 100000\r\n\r\n")
+        answer = b""
+        for _ in range(int(PATIENCE / 0.02)):
+            connection.sendall(b"x")
+            with contextlib.suppress(TimeoutError):
+                answer = connection.recv(1 << 16)
+                break
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"500 bytes a second" in answer

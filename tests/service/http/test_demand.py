@@ -168,6 +168,15 @@ def test_a_failed_load_is_not_tried_again_for_each_request(name):
         assert f"hub/{name}" not in service.client.get("/metrics").text
 
 
+def test_why_a_model_cannot_be_loaded_is_told_without_paths_of_the_server(tmp_path):
+    with serving(models_on_demand=f"{tmp_path}/gone.stub") as service:
+        answer = ask(service, "gone.stub")
+
+    assert answer.json()["error"]["code"] == "model_load_failed"
+    assert "gone.stub: no such file" in answer.json()["error"]["message"]
+    assert str(tmp_path) not in answer.text
+
+
 def test_a_client_that_leaves_while_it_loads_frees_its_place():
     with serving(models_on_demand=ON_DEMAND) as service:
         service.hold_engine()
