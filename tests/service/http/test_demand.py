@@ -169,7 +169,10 @@ def test_a_failed_load_is_not_tried_again_for_each_request(name):
 
 
 def test_why_a_model_cannot_be_loaded_is_told_without_paths_of_the_server(tmp_path):
-    with serving(models_on_demand=f"{tmp_path}/gone.stub") as service:
+    checkpoint = tmp_path / "gone.stub"
+    checkpoint.touch()
+    with serving(models_on_demand=str(checkpoint)) as service:
+        checkpoint.unlink()
         answer = ask(service, "gone.stub")
 
     assert answer.json()["error"]["code"] == "model_load_failed"
