@@ -4,14 +4,14 @@ A kernel may compile and compute wrong numbers: versions of Triton and of its as
 So each is compared before it is used, at both ends of its sizes, with random frames of ragged lengths.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.encoders.conformer import ConformerEncoder, ConformerLayer, added
 from models.encoders.padding import Padding
 from models.encoders.subsampling import Subsampling
@@ -71,10 +71,8 @@ def _compare(trial: Trial) -> None:
         plain, exact = trial.compute(), trial.exact()
     error, own = _error(fast, exact), _error(plain, exact)
     bound = max(_ALLOWED_SHARE * float(exact.abs().max()), _ALLOWED_RATIO * own)
-    if error <= bound:  # not if it is no number
-        FAST_PATHS.note(trial.path, PathState.USED)
-    else:
-        FAST_PATHS.bar(trial.path, PathState.DISAGREED, f"its error is {error:.3g}, that of plain operations {own:.3g}")
+    why = f"its error is {error:.3g}, that of plain operations {own:.3g}"
+    FAST_PATHS.judge(trial.path, why, agrees=error <= bound)  # not if it is no number
 
 
 def _error(values: Tensor, exact: Tensor) -> float:
@@ -91,21 +89,24 @@ def _trials(
 
     if isinstance(encoder, ConformerEncoder):
         for lengths in (_FEW, _MANY):
-            yield from _trials_of_encoder(encoder, torch.tensor(lengths, device=device), noise)
+            yield from _trials_of_encoder(encoder, lengths, noise)
     if attention_decoder is not None:
         for rows in (1, 32):
             yield _trial_of_decoder(attention_decoder, rows, noise)
 
 
-def _trials_of_encoder(encoder: ConformerEncoder, lengths: Tensor, noise: Callable[..., Tensor]) -> Iterator[Trial]:
+def _trials_of_encoder(
+    encoder: ConformerEncoder, known: Sequence[int], noise: Callable[..., Tensor]
+) -> Iterator[Trial]:
     """Yield a trial for each kind of module, of the first layer; kernels do not look at the weights' values."""
     config = encoder.config
     subsampling, layer = encoder.subsampling, encoder.layers[0]
     assert isinstance(layer, ConformerLayer)
     exact_layer = deepcopy(layer).float()
-    longest = int(lengths.max())
-    padding = Padding(lengths, longest, int(lengths.sum()))
-    frames = padding.without(noise(lengths.size(0), longest, config.width))
+    longest = max(known)
+    lengths = torch.tensor(known, device=layer.norm.weight.device)
+    padding = Padding(lengths, longest, sum(known))
+    frames = padding.without(noise(len(known), longest, config.width))
     change = noise(*frames.shape)
     positions = encoder.positions(noise(1, longest, config.width))
 
@@ -117,7 +118,7 @@ def _trials_of_encoder(encoder: ConformerEncoder, lengths: Tensor, noise: Callab
         )
 
     if isinstance(subsampling, Subsampling):
-        features = noise(lengths.size(0), config.mels, longest * config.subsampling_factor)
+        features = noise(len(known), config.mels, longest * config.subsampling_factor)
         own_lengths = lengths * config.subsampling_factor
         exact = deepcopy(subsampling).float()
         kept = padding.valid[:, :, None]  # kernels leave other values in the padding

@@ -91,6 +91,14 @@ class FastPaths:
             log.warning("fast path %s %s, plain operations do its work: %s", path, state, why)
             self.on_barred(path, state)
 
+    def judge(self, path: FastPath, why: str, *, agrees: bool) -> bool:
+        """Record whether a path agrees with plain operations, and return it; ``why`` says by how much it does not."""
+        if agrees:
+            self.note(path, PathState.USED)
+        else:
+            self.bar(path, PathState.DISAGREED, why)
+        return agrees
+
     def note(self, path: FastPath, state: PathState) -> None:
         """Record that a path is used, or that it is slower for some shapes; one that is barred stays so."""
         if not self.is_barred(path) and self._states.get(path) is not PathState.USED:

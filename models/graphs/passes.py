@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.graphs.capture import captured
 from models.graphs.pool import Pool
 from models.graphs.sizes import Sizes, graph_rows
@@ -71,6 +71,10 @@ class GraphedPasses:
 
     def _prepare(self, work: Pass, waveforms: Tensor) -> "_Prepared":
         """Capture a graph, and compare the first of each pass with the operations that it repeats, on noise."""
+        with FAST_PATHS.trying(FastPath.ENCODER_GRAPHS, lambda _: True):
+            return self._compared_with_operations(work, waveforms)
+
+    def _compared_with_operations(self, work: Pass, waveforms: Tensor) -> "_Prepared":
         prepared = _Prepared(work, waveforms, self._pool)
         if FAST_PATHS.suits(waveforms.device) and work not in self._compared:
             self._compared.add(work)
@@ -78,10 +82,8 @@ class GraphedPasses:
             rows = torch.arange(len(noise), 0, -1, device=noise.device)
             lengths = rows * noise.size(1) // len(noise)
             plain = [tensor.clone() for tensor in work(noise, lengths, None)]
-            if all(_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True)):
-                FAST_PATHS.note(FastPath.ENCODER_GRAPHS, PathState.USED)
-            else:
-                FAST_PATHS.bar(FastPath.ENCODER_GRAPHS, PathState.DISAGREED, "a graph and its operations differ")
+            agrees = all(_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True))
+            FAST_PATHS.judge(FastPath.ENCODER_GRAPHS, "a graph and its operations differ", agrees=agrees)
         return prepared
 
     def clear(self) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.device.memory import is_out_of_memory
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
@@ -115,6 +115,10 @@ class GraphedLookAhead:
         if not FAST_PATHS.suits(largest.device) or path in self._compared:
             return True
         self._compared.add(path)
+        with FAST_PATHS.trying(path, lambda _: True):
+            return self._finds_the_same(prepared, largest, path)
+
+    def _finds_the_same(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
         rows, frames = min(_COMPARED_ROWS, largest.size(0)), min(_COMPARED_FRAMES, largest.size(1))
         generator = torch.Generator(largest.device).manual_seed(0)
         encoded = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
@@ -124,11 +128,8 @@ class GraphedLookAhead:
         plain = look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).rows()
         equal = sum(one.tokens == other.tokens for one, other in zip(found, plain, strict=True))
         enough = 1.0 if largest.dtype == torch.float32 else _EQUAL_SHARE
-        if equal >= enough * rows:
-            FAST_PATHS.note(path, PathState.USED)
-            return True
-        FAST_PATHS.bar(path, PathState.DISAGREED, f"{equal} of {rows} rows have the tokens of plain operations")
-        return False
+        why = f"{equal} of {rows} rows have the tokens of plain operations"
+        return FAST_PATHS.judge(path, why, agrees=equal >= enough * rows)
 
     def _prepare_with(self, form: NewForm, largest: Tensor) -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols

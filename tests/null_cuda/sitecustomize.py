@@ -1,17 +1,27 @@
-"""Turns cuDNN off in processes on the CUDA that computes nothing: it would have to choose among kernels."""
+"""Fits processes to the CUDA that computes nothing.
+
+cuDNN is turned off, which would have to choose among kernels. Fast paths agree with plain operations, because results
+are whatever was in memory; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises, ends or hangs.
+"""
 
 import importlib.util
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
-class _WithoutCudnn:
-    """Finds torch.backends.cudnn, and turns it off once it is there."""
+class _Changed:
+    """Finds a module, and changes it once it is there."""
+
+    def __init__(self, name: str, change: Callable[[ModuleType], None]) -> None:
+        self._name, self._change = name, change
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "torch.backends.cudnn":
+        if name != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -19,15 +29,37 @@ class _WithoutCudnn:
         assert spec.loader is not None
         execute = spec.loader.exec_module
 
-        def execute_and_turn_off(module: ModuleType) -> None:
+        def execute_and_change(module: ModuleType) -> None:
             execute(module)
-            import torch
+            self._change(module)
 
-            torch._C._set_cudnn_enabled(False)
-            torch._C._set_sdp_use_cudnn(False)
-
-        spec.loader.exec_module = execute_and_turn_off  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_and_change  # type: ignore[method-assign]
         return spec
 
 
-sys.meta_path.insert(0, _WithoutCudnn())
+def _turn_cudnn_off(_: ModuleType) -> None:
+    import torch
+
+    torch._C._set_cudnn_enabled(False)
+    torch._C._set_sdp_use_cudnn(False)
+
+
+def _let_all_agree(module: Any) -> None:
+    judge = module.FastPaths.judge
+
+    faulty, _, fault = os.environ.get("NULL_CUDA_FAULT", "").partition("=")
+
+    def agreeing(self: Any, path: str, why: str, *, agrees: bool) -> bool:
+        if path == faulty and fault == "raises":
+            raise RuntimeError("an illegal instruction was encountered")
+        if path == faulty and fault == "ends":
+            os.abort()
+        while path == faulty and fault == "hangs":
+            time.sleep(1)
+        return bool(judge(self, path, why, agrees=path != faulty))
+
+    module.FastPaths.judge = agreeing
+
+
+sys.meta_path.insert(0, _Changed("torch.backends.cudnn", _turn_cudnn_off))
+sys.meta_path.insert(0, _Changed("models.device.fast_paths", _let_all_agree))
