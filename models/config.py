@@ -18,11 +18,12 @@ JointActivation = Literal["relu", "tanh", "sigmoid"]
 PromptFormat = Literal["canary", "canary2"]
 Pooling = Literal["statistics", "mean", "attention"]
 
-# Longest parts for models whose checkpoints do not say how long their training clips were: as in NVIDIA's recipes.
-_PIECE, _ATTENTION_PIECE = 16.0, 30.0
-_PIECE_OF_FAMILY = {"fastconformer": 20.0}
-# Shorter parts lack context, however short the training clips were, and longer ones take memory.
-_PIECES = (8.0, 40.0)
+# The longest parts of recordings, in seconds. Training clips say little: a last stage of training may have had short
+# ones (parakeet-tdt-0.6b-v3: 10 s). So families have lengths of their own, and longer clips of training count up to a
+# limit, because longer parts take memory.
+_LONGEST_PIECE = 40.0
+_PIECE_OF_CONVOLUTIONS, _PIECE_OF_FULL_CONTEXT, _PIECE_OF_ATTENTION_DECODER = 16.0, 20.0, 30.0
+_LARGE_TRANSDUCER = 1024, 24  # width and layers of parakeet-tdt-0.6b, which its makers run on 24 minutes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +269,29 @@ class ModelConfig:
     @property
     def piece_seconds(self) -> float | None:
         """The longest part of a recording that it transcribes well; None for local attention, which has no limit."""
-        if isinstance(self.encoder, ConformerConfig) and self.encoder.attention_context:
-            return None
-        if self.trained_seconds is not None:
-            return min(max(self.trained_seconds, _PIECES[0]), _PIECES[1])
-        return _ATTENTION_PIECE if self.attention else _PIECE_OF_FAMILY.get(self.encoder.family, _PIECE)
+        return self._piece[0]
+
+    @property
+    def piece_reason(self) -> str:
+        """Why ``piece_seconds`` is so long."""
+        return self._piece[1]
+
+    @property
+    def _piece(self) -> tuple[float | None, str]:
+        encoder, trained = self.encoder, self.trained_seconds
+        if isinstance(encoder, JasperConfig):
+            length, reason = _PIECE_OF_CONVOLUTIONS, "an encoder of convolutions"
+        elif encoder.attention_context:
+            return None, "attention is local"
+        elif self.attention:
+            length, reason = _PIECE_OF_ATTENTION_DECODER, "an attention decoder"
+        elif self.decoders[0] == "tdt" and (encoder.width, encoder.layers) == _LARGE_TRANSDUCER:
+            length, reason = _LONGEST_PIECE, "parakeet-tdt-0.6b, whose makers transcribe longer recordings at once"
+        else:
+            length, reason = _PIECE_OF_FULL_CONTEXT, "an encoder of full context"
+        if trained is not None and trained > length:
+            return min(trained, _LONGEST_PIECE), f"training clips were {trained:g} s long"
+        return length, reason
 
     @property
     def decoders(self) -> tuple[Decoder, ...]:

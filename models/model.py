@@ -240,6 +240,7 @@ class Model(DeviceModel):
             "subsampling_factor": config.encoder.subsampling_factor,
             "seconds_per_frame": self.seconds_per_frame,
             "piece_seconds": self.piece_seconds,
+            "piece_reason": config.piece_reason,
             "decoders": list(self.decoders),
             "durations": list(transducer.durations) if transducer and transducer.durations else None,
             "max_symbols": transducer.max_symbols if transducer else None,

@@ -1,7 +1,7 @@
 """Recordings and checkpoints that are not in the repository, and skips of tests that need them.
 
 A test that lacks a program, a recording or a checkpoint skips and says what to install or set.
-Under ``CI=true`` that skip is a failure, unless a GPU is what it lacks.
+Under ``CI=true`` that skip is a failure, unless a GPU or a folder of facts is what it lacks.
 """
 
 import os
@@ -40,6 +40,8 @@ CLIENTS = (
     ROOT / ".clients" / "frameworks" / "litellm",
 )
 GOLDEN = ROOT / "tests" / "data" / "golden"
+# Folders beside that of the recordings: configurations of released models, and golden models of newer layouts.
+FACTS = SPEECH_DIR.parent
 
 
 def _missing(item: pytest.Item) -> str | None:
@@ -51,6 +53,9 @@ def _missing(item: pytest.Item) -> str | None:
         return f"no recordings in {SPEECH_DIR} (set SPEECH_DIR)"
     if item.get_closest_marker("teacher") and not TEACHER.is_file():
         return f"no checkpoint at {TEACHER} (set TEACHER)"
+    for marker in item.iter_markers("facts"):
+        if not (FACTS / marker.args[0]).is_dir():
+            return f"no {marker.args[0]} beside the recordings (set SPEECH_DIR)"
     if item.get_closest_marker("clients") and not (shutil.which("node") and all(path.is_dir() for path in CLIENTS)):
         return "not all clients are here (make clients)"
     if item.get_closest_marker("gpu"):
@@ -66,7 +71,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     reason = _missing(item)
     if reason is None:
         return
-    if os.environ.get("CI") == "true" and not item.get_closest_marker("gpu"):
+    optional = item.get_closest_marker("gpu") or item.get_closest_marker("facts")
+    if os.environ.get("CI") == "true" and not optional:
         pytest.fail(f"must run under CI=true, but {reason}", pytrace=False)
     pytest.skip(reason)
 

@@ -1,5 +1,6 @@
 """Reading a YAML document that may be built to exhaust its reader."""
 
+import re
 from typing import Any
 
 import yaml
@@ -13,7 +14,22 @@ MAX_NODES = 500_000
 MAX_SCALAR = 100_000
 
 # The loader written in C is ten times as fast; both build plain data only.
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeLoader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FLOAT, _DATE = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
+# Numbers that PyYAML takes for text because they have an exponent, but no point or no sign: 1e-5, 1.5e3.
+_EXPONENT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+")
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """Takes plain scalars for what OmegaConf, NeMo's reader, takes them for: no dates, and more numbers."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # that of PyYAML's class
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE]
+        for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_FLOAT, re.compile(rf"^(?:{_EXPONENT.pattern})$"), list("-+0123456789."))
 
 
 def parse_document(content: bytes, source: str) -> dict[Any, Any]:

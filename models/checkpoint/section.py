@@ -11,7 +11,8 @@ _ABSENT = object()
 class Section:
     """A mapping of a configuration that remembers which of its keys were read.
 
-    An absent key has the default. A null is a value, which may mean something else.
+    An absent key has the default. A null is a value, which may mean something else. The text ``None``, which Python's
+    programs write into YAML, is a null: so it stands in released checkpoints where NeMo does not look at the value.
     """
 
     def __init__(self, path: str, values: Mapping[Any, Any]) -> None:
@@ -27,7 +28,7 @@ class Section:
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401  # what YAML holds
         """Return a value unchecked."""
         self._seen.add(name)
-        return self._values.get(name, default)
+        return _as_meant(self._values.get(name, default))
 
     def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int) -> int:
         """Return an integer within bounds; without a default the key must be there."""
@@ -128,8 +129,12 @@ class Section:
     def refuse_the_rest_unless_off(self) -> None:
         """Refuse keys that were not read, unless they are null, false, 0 or empty and so switch nothing on."""
         for name, value in self._values.items():
-            if name not in self._seen and value:
+            if name not in self._seen and _as_meant(value):
                 raise UnsupportedValueError(self.key(name), value, "this key only when it is off")
+
+
+def _as_meant(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
+    return None if value in ("None", "none") else value
 
 
 def _as_yaml(value: object) -> str:

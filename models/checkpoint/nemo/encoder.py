@@ -8,6 +8,8 @@ from models.checkpoint.section import Section
 from models.config import ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
 
 _MAX_CONTEXT = 2**16
+# Attention of models that were trained to be run on windows of a stream; a whole recording has no limits.
+_IN_WINDOWS = "chunked_limited_with_rc"
 
 
 def parse_encoder(section: Section, mels: int) -> EncoderConfig:
@@ -57,7 +59,10 @@ def _attention_context(section: Section) -> int | None:
     """
     section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
     if section.get("self_attention_model") != "rel_pos_local_attn":
-        section.expect("att_context_size", None, [-1, -1])
+        if section.get("att_context_style") == _IN_WINDOWS:
+            section.ignore("att_context_size", "att_chunk_context_size")
+        else:
+            section.expect("att_context_size", None, [-1, -1])
         return None
     sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
     section.require("att_context_size", len(sides) == 2 and sides[0] == sides[1], "two equal whole numbers from 1")
@@ -93,10 +98,11 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("feat_out", -1, 0, None, config.width)
     section.expect("causal_downsampling", False)
     section.expect("reduction", None)
-    section.expect("att_context_style", "regular")
-    section.expect("att_chunk_context_size", None)
+    section.expect("att_context_style", "regular", _IN_WINDOWS)
+    if section.get("att_context_style") != _IN_WINDOWS:
+        section.expect("att_chunk_context_size", None)
     section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
-    section.expect("conv_context_style", None, "regular")
+    section.expect("conv_context_style", None, "regular", "dcc")  # of windows, too
     # Options of training, of sharing tensors that the file holds separately, and of other ways to equal results.
     section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")
     section.ignore("stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer")
