@@ -6,6 +6,7 @@ is looked at a fixed number of times, whatever stands around it.
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from urllib.parse import unquote_to_bytes
 
 MAX_HEAD_BYTES = 1 << 16
 MAX_HEADERS = 256
@@ -172,6 +173,9 @@ def read_head(lines: list[bytes]) -> Head:
     if host is None and version == b"HTTP/1.1":
         raise MalformedError("There is no Host header.")
     hosts = [] if host is None else [_name_of(host)]
+    path = target.partition(b"?")[0]
+    if b"#" in path or not {b".", b".."}.isdisjoint(unquote_to_bytes(path).split(b"/")):
+        raise MalformedError("The address has a fragment, or a part that is . or ..")
     _, scheme, address = target.partition(b"://")
     if scheme and not target.startswith(b"/"):
         hosts.append(_name_of(address.replace(b"?", b"/").partition(b"/")[0]))

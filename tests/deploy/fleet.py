@@ -41,8 +41,7 @@ class Fleet:
         flags = ("--host", address, "--port", str(self.port))
         served = stack.enter_context(steno_serve(log, *flags, OMP_NUM_THREADS="1", **environment))
         self.running[address] = stack, served
-        up = len(self.running)
-        wait_for(lambda: self.balancer_metric('haproxy_backend_active_servers{proxy="steno"') == up)
+        self.wait_for_replicas(len(self.running))
 
     def replica(self, address: str) -> ServerProcess:
         """The process of a replica."""
@@ -67,25 +66,43 @@ class Fleet:
         """The sum of a metric of HAProxy's own."""
         return metric(httpx.get(self.metrics_url, trust_env=False).text, name)
 
+    def wait_for_replicas(self, number: int) -> None:
+        """Wait until the balancer sends work to so many replicas."""
+
+        def is_so() -> bool:
+            with contextlib.suppress(httpx.ConnectError):  # before the balancer listens
+                return self.balancer_metric('haproxy_backend_active_servers{proxy="steno"') == number
+            return False
+
+        wait_for(is_so)
+
 
 @contextlib.contextmanager
-def fleet(folder: Path, *addresses: str, balance: str = "leastconn", **environment: str) -> Iterator[Fleet]:
-    """Run replicas on these addresses (of 127.0.0.0/8), behind a balancer, until the block ends."""
+def balancing(folder: Path, addresses: tuple[str, ...], port: int, balance: str = "leastconn") -> Iterator[Fleet]:
+    """Run a balancer in front of replicas that listen, or will listen, on these addresses."""
     api, metrics = free_port(), free_port()
     with name_server(addresses) as names, (folder / "haproxy").open("w") as log:
         settings = {
             "NAMESERVER": names,
             "LISTEN": f"127.0.0.1:{api}",
             "LISTEN_METRICS": f"127.0.0.1:{metrics}",
-            "REPLICAS_PORT": str(free_port(addresses[0])),
+            "REPLICAS_PORT": str(port),
             "BALANCE": balance,
         }
         balancer = subprocess.Popen(
             ["haproxy", "-f", str(CONFIGURATION)], env=os.environ | settings, stdout=log, stderr=log
         )
-        served = Fleet(
-            folder, f"http://127.0.0.1:{api}", f"http://127.0.0.1:{metrics}/metrics", int(settings["REPLICAS_PORT"])
-        )
+        try:
+            yield Fleet(folder, f"http://127.0.0.1:{api}", f"http://127.0.0.1:{metrics}/metrics", port)
+        finally:
+            balancer.terminate()
+            balancer.wait()
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, *addresses: str, balance: str = "leastconn", **environment: str) -> Iterator[Fleet]:
+    """Run replicas on these addresses (of 127.0.0.0/8), behind a balancer, until the block ends."""
+    with balancing(folder, addresses, free_port(addresses[0]), balance) as served:
         try:
             for address in addresses:
                 served.start(address, **environment)
@@ -93,5 +110,3 @@ def fleet(folder: Path, *addresses: str, balance: str = "leastconn", **environme
         finally:
             for stack, _ in served.running.values():
                 stack.close()
-            balancer.terminate()
-            balancer.wait()

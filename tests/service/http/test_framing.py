@@ -127,6 +127,10 @@ def test_each_byte_between_chunks_is_searched_once(filler):
         b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n",
         *(
+            b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+            for target in (b"/../x", b"/a/..", b"/./x", b"/a/%2e%2E/x", b"/a%2f..%2fx", b"/x#y", b"http://a/../x")
+        ),
+        *(
             GET + framing + b"\r\n\r\n"
             for framing in (
                 b"Content-Length: -1",
@@ -188,6 +192,7 @@ def test_a_size_that_is_no_number_is_refused(body):
         (b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", ("::1",)),
         (b"GET http://other:1/x?y HTTP/1.1\r\nHost: a\r\n\r\n", ("a", "other")),
         (b"GET http://other?y HTTP/1.1\r\nHost: a\r\n\r\n", ("a", "other")),
+        (b"GET /..a/.b/...?../#http://other HTTP/1.1\r\nHost: a\r\n\r\n", ("a",)),
         (b"GET /?next=http://other HTTP/1.1\r\nHost: a\r\n\r\n", ("a",)),
     ],
 )

@@ -74,7 +74,7 @@ def test_head_has_the_headers_of_get(client):
 
 
 @pytest.mark.parametrize(
-    "path", ["/web", "/web/", "/web/index.html", "/web/none.js", "/web/%2e%2e/settings.py", "/favicon.ico"]
+    "path", ["/web", "/web/", "/web/index.html", "/web/none.js", "/web/..%20/settings.py", "/favicon.ico"]
 )
 def test_other_paths_stay_the_apis_404(client, path):
     answer = client.get(path)
