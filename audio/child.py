@@ -1,90 +1,116 @@
 """The child process that decodes untrusted files, one after another: `python -m audio.child`.
 
-It confines itself first, so that a file that crashes, hangs or fills memory ends this process only. Its standard input
-is the socket to the pool.
+It gives up all rights but to decode (`audio.confinement`) before it gets a file, so what a file makes of it stays in
+it. Its standard input is the socket to the pool.
 """
 
-import json
-import resource
+import io
+import mmap
+import os
 import signal
 import socket
+import struct
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import audio.packets  # noqa: F401  # loads its libraries before the limits are set
-from audio.child_protocol import MOST_BYTES_OF_FRAME, MOST_BYTES_OF_REQUEST, Kind, frame
-from audio.decode import decode_into
+# PyAV and Python import these when a file first needs them; a confined process opens nothing any more.
+import numpy as np
+
+from audio.child_protocol import (
+    GO_ON,
+    MOST_BYTES_OF_REQUEST,
+    MOST_PIECES,
+    RING_BYTES,
+    Kind,
+    message,
+    packed_origin,
+    packed_refusal,
+    read_request,
+)
+from audio.confinement import confine
+from audio.decode import decode_as
 from audio.errors import AudioError, InvalidAudioError
 from audio.limits import AudioLimits
-
-_MOST_DESCRIPTORS = 32
+from audio.packets import PacketSource
+from audio.source import mean_of_channels
 
 
 def main() -> None:
     """Decode files until the pool closes the socket."""
-    memory_bytes, seconds = (int(argument) for argument in sys.argv[1:])
-    _confine(memory_bytes)
-    with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may close it in the middle of an answer
-        pool.sendall(frame(Kind.READY))
-        while True:
-            message, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
-            if not message:
-                return
-            _limit_processor_time(seconds)
-            request = json.loads(message)
-            with open(descriptors[0], "rb") as file:  # noqa: PTH123  # a descriptor has no path
-                pool.sendall(_answer(file, request, pool.sendall, memory_bytes))
-
-
-def _answer(file: BinaryIO, request: dict[str, Any], send: Callable[[bytes], None], memory_bytes: int) -> bytes:
-    def sink(samples: bytes | memoryview, channel: int) -> None:
-        for start in range(0, len(samples), MOST_BYTES_OF_FRAME):
-            send(frame(Kind.SAMPLES, samples[start : start + MOST_BYTES_OF_FRAME], channel))
-
-    try:
-        limits = AudioLimits(**request["limits"])
-        origin = decode_into(sink, file, rate=request["rate"], limits=limits, by_channel=request["by_channel"])
-    except AudioError as error:
-        return _refusal(error)
-    except MemoryError:
-        most = memory_bytes >> 20
-        return _refusal(InvalidAudioError(f"decoding takes more than {most} MiB of memory, the most allowed"))
-    return frame(Kind.ORIGIN, json.dumps(asdict(origin)).encode())
-
-
-def _refusal(error: AudioError) -> bytes:
-    return frame(Kind.REFUSAL, json.dumps([error.code, str(error)]).encode())
-
-
-def _confine(memory_bytes: int) -> None:
-    """Limit this process to ``memory_bytes``, libraries included, and few open files; forbid writing and core dumps."""
+    memory_bytes, processor_seconds = (int(argument) for argument in sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which closes the socket
-    _limit(resource.RLIMIT_AS, memory_bytes)
-    _limit(resource.RLIMIT_FSIZE, 0)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS)
+    with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may close it in the middle of an answer
+        ring = _Ring(pool)
+        _load_what_is_lazy()
+        os.dup2(1, 2)  # what libraries write is discarded, but the errors of the start
+        os.closerange(3, 256)  # Python's own of the ring; the socket stays, and nothing else
+        missing = confine(memory_bytes, processor_seconds)
+        pool.sendall(message(Kind.READY, behind=" ".join(missing).encode()))
+        while True:
+            request, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
+            if not request:
+                return
+            with io.FileIO(descriptors[0]) as descriptor, io.BufferedReader(descriptor) as file:
+                pool.sendall(_answer(file, request, ring, memory_bytes))
 
 
-def _limit(resource_kind: int, most: int) -> None:
-    """Set a limit that cannot be raised; a lower one of the system stays, because raising it needs privileges."""
-    most, _ = _within(resource_kind, most)
-    resource.setrlimit(resource_kind, (most, most))
+class _Ring:
+    """The memory that the pool reads samples from; an `audio.origin.Sink`."""
+
+    def __init__(self, pool: socket.socket) -> None:
+        self._pool = pool
+        _, (descriptor,), _, _ = socket.recv_fds(pool, 1, 1)
+        self._memory = np.frombuffer(mmap.mmap(descriptor, RING_BYTES), np.uint8)
+        os.close(descriptor)
+        self.pieces: list[tuple[int, int]] = []
+        self._used = 0
+
+    def __call__(self, samples: bytes | memoryview, channel: int) -> None:
+        """Copy samples; where there is no room, have the pool read first."""
+        block = np.frombuffer(samples, np.uint8)
+        while len(block):
+            if self._used == RING_BYTES or len(self.pieces) == MOST_PIECES:
+                self._pool.sendall(message(Kind.FULL, self.pieces))
+                if self._pool.recv(len(GO_ON)) != GO_ON:
+                    raise ConnectionResetError
+                self.clear()
+            piece = block[: RING_BYTES - self._used]
+            self._memory[self._used : self._used + len(piece)] = piece
+            self._used += len(piece)
+            count = len(piece) // 4
+            if self.pieces and self.pieces[-1][0] == channel:
+                self.pieces[-1] = (channel, self.pieces[-1][1] + count)
+            else:
+                self.pieces.append((channel, count))
+            block = block[len(piece) :]
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        self.pieces.clear()
+        self._used = 0
 
 
-def _within(resource_kind: int, most: int) -> tuple[int, int]:
-    """Return a limit, lowered to the highest that the system allows, and the highest."""
-    _, highest = resource.getrlimit(resource_kind)
-    return (most if highest == resource.RLIM_INFINITY else min(most, highest)), highest
+def _answer(file: BinaryIO, request: bytes, ring: _Ring, memory_bytes: int) -> bytes:
+    container, rate, limits, by_channel = read_request(request)
+    ring.clear()
+    try:
+        origin = decode_as(container, ring, file, rate=rate, limits=limits, by_channel=by_channel)
+    except AudioError as error:
+        return message(Kind.REFUSED, behind=packed_refusal(error))
+    except MemoryError:
+        refusal = InvalidAudioError(f"decoding takes more than {memory_bytes >> 20} MiB of memory, the most allowed")
+        return message(Kind.REFUSED, behind=packed_refusal(refusal))
+    return message(Kind.DONE, ring.pieces, packed_origin(origin))
 
 
-def _limit_processor_time(seconds: int) -> None:
-    """Have the system end this process after ``seconds`` more of processor time."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    most = int(used.ru_utime + used.ru_stime) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, _within(resource.RLIMIT_CPU, most))  # the next file gets more
+def _load_what_is_lazy() -> None:
+    """Decode a second of silence, for what FFmpeg and PyAV load or find out at the first file."""
+    form = struct.pack("<HHIIHH", 1, 1, 8000, 16_000, 2, 16)
+    wav = b"RIFF\xa4\x3e\0\0WAVEfmt \x10\0\0\0" + form + b"data\x80\x3e\0\0" + bytes(16_000)
+    with PacketSource.open(io.BytesIO(wav), "wav", AudioLimits()) as source:
+        for _ in source.blocks(mean_of_channels):
+            pass
 
 
 if __name__ == "__main__":

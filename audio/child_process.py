@@ -1,23 +1,40 @@
 """The pool's side of one child process: start it, send it a file, read the answer within bounds, end it."""
 
-import json
+import contextlib
 import math
+import mmap
 import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from audio.child_protocol import HEADER, MOST_BYTES_OF_FRAME, Kind
-from audio.decode import Origin, Sink
+import numpy as np
+
+from audio.child_protocol import (
+    GO_ON,
+    HEADER,
+    MOST_BYTES_OF_MESSAGE,
+    RING_BYTES,
+    Kind,
+    length,
+    read_message,
+    read_origin,
+    read_refusal,
+    request,
+)
+from audio.confinement import LAYERS, environment
+from audio.descriptor import sealed_file
 from audio.errors import AudioError
 from audio.limits import AudioLimits
+from audio.origin import Origin, Sink
+from audio.source import check_numbers
 
 _START_SECONDS = 60.0
-_ERRORS = {error.code: error for error in AudioError.__subclasses__()}
-# Each file is decoded in one thread; numpy's BLAS would start its own, and their stacks count as memory.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_OWN_SECONDS = 10  # of processor time, for a child's start
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +42,15 @@ class Confinement:
     """Limits of a child process.
 
     Attributes:
-        memory_bytes: its address space; Python and FFmpeg's libraries take some 250 MB of it.
-        seconds: wall time for one file. The same limit on processor time ends a child whose pool was killed.
+        memory_bytes: its address space; Python and the libraries take some 220 MB of it.
+        seconds: wall time for one file. A child has twice as much processor time for all its files, and is replaced
+            when it has worked so long; so one whose pool was killed ends, too.
         files: a child is replaced after this number of files.
     """
 
-    memory_bytes: int = 1 << 30
+    memory_bytes: int = 1 << 29
     seconds: float = 300.0
-    files: int = 200
+    files: int = 4000
 
 
 class ChildLostError(Exception):
@@ -50,27 +68,44 @@ class ChildStartError(Exception):
 class ChildProcess:
     """A process that runs ``audio.child``; one thread at a time may use it.
 
+    Attributes:
+        unconfined: which of ``audio.confinement.LAYERS`` do not hold, once it is ready.
+
     Raises:
         ChildStartError: if the system cannot start another process.
     """
 
-    def __init__(self, confinement: Confinement) -> None:
-        self._confinement = confinement
+    def __init__(self, confinement: Confinement | None = None) -> None:
+        self._confinement = confinement = confinement or Confinement()
         self._files = 0
+        self._worked = 0.0
         self._is_answering = False
-        self._connection, theirs = socket.socketpair()
-        arguments = (str(confinement.memory_bytes), str(math.ceil(confinement.seconds)))
-        with theirs:
+        self._is_refused = False
+        self.unconfined: tuple[str, ...] = ()
+        arguments = (str(confinement.memory_bytes), str(2 * math.ceil(confinement.seconds) + _OWN_SECONDS))
+        with contextlib.ExitStack() as if_it_fails:
             try:
-                self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
-                    [sys.executable, "-P", "-m", "audio.child", *arguments],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env=os.environ | _ENVIRONMENT,
-                )
+                ours, theirs = socket.socketpair()
+                self._connection = if_it_fails.enter_context(ours)
+                with theirs:
+                    ring = sealed_file(RING_BYTES)
+                    try:
+                        self._memory = mmap.mmap(ring, RING_BYTES, prot=mmap.PROT_READ)
+                        socket.send_fds(self._connection, [GO_ON], [ring])
+                    finally:
+                        os.close(ring)
+                    self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
+                        [sys.executable, "-P", "-m", "audio.child", *arguments],
+                        stdin=theirs.fileno(),
+                        stdout=subprocess.DEVNULL,
+                        env=environment(os.environ),
+                        start_new_session=True,
+                    )
             except OSError as error:  # no more processes, memory or descriptors
-                self._connection.close()
                 raise ChildStartError(f"a decoding process cannot be started: {error}") from error
+            if_it_fails.pop_all()
+        self._ring = np.frombuffer(self._memory, np.float32)
+        self._bound(confinement.seconds)
 
     @property
     def pid(self) -> int:
@@ -79,92 +114,139 @@ class ChildProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the child lives, is idle, and may decode another file."""
-        is_fresh = self._files < self._confinement.files
-        return is_fresh and not self._is_answering and self._process.poll() is None
+        """Whether the child is idle, and may decode another file."""
+        is_fresh = self._files < self._confinement.files and self._worked < self._confinement.seconds
+        return is_fresh and not self._is_answering
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether it refused a file: what its libraries have left behind is unknown."""
+        return self._is_refused
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has decoded no file yet."""
+        return self._files == 0
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has given up its rights.
+
+        Raises:
+            ChildStartError: if it did not start.
+        """
+        try:
+            self._bound(_START_SECONDS)
+            _, _, missing = self._message(time.monotonic() + _START_SECONDS)
+            self._bound(self._confinement.seconds)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
+        self.unconfined = tuple(layer for layer in LAYERS if layer in missing.decode(errors="replace").split())
 
     def decode_into(
-        self, sink: Sink, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
+        self, sink: Sink, descriptor: int, container: str, *, rate: int, limits: AudioLimits, by_channel: bool = False
     ) -> Origin:
         """Decode the file behind ``descriptor``, and move its position; ``sink`` gets the bytes of float32 samples.
 
         Raises:
             AudioError: if the child refuses the file.
             ChildLostError: if the child dies, takes too long, or answers against the protocol.
-            ChildStartError: if the child did not start.
         """
-        if self._files == 0:
-            self._wait_until_ready()
         self._files += 1
         self._is_answering = True
-        deadline = time.monotonic() + self._confinement.seconds
-        request = json.dumps({"rate": rate, "limits": asdict(limits), "by_channel": by_channel}).encode()
-        most = [4 * int(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
+        began = time.monotonic()
+        most = [math.ceil(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
+        asked = request(container, rate, limits, by_channel=by_channel)
         try:
-            socket.send_fds(self._connection, [request], [descriptor])
-            return self._answer(sink, most, deadline)
+            socket.send_fds(self._connection, [asked], [descriptor])
+            behind = self._samples(sink, most, began + self._confinement.seconds)
+            origin = read_origin(behind, container, limits)
         except TimeoutError:
             raise ChildLostError(
                 f"decoding takes more than {self._confinement.seconds:g} s, the most allowed"
             ) from None
         except OSError:
             raise ChildDiedError("the decoder crashed on it") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, IndexError, struct.error) as error:
             if isinstance(error, AudioError):
                 raise
+            self._is_answering = True
             raise ChildLostError("the decoder answered nonsense") from error
+        finally:
+            self._worked += time.monotonic() - began
+        return origin
 
     def kill(self) -> None:
         """Kill the child; any thread may call this. A thread that waits for an answer gets ChildLostError."""
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._process.returncode is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the child and release its resources; only the thread that uses it may call this."""
-        self._process.kill()
+        self.kill()
         self._process.wait()
         self._connection.close()
+        del self._ring
+        self._memory.close()
 
-    def _wait_until_ready(self) -> None:
-        try:
-            self._frame(time.monotonic() + _START_SECONDS)
-        except OSError as error:
-            self.close()
-            raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
-
-    def _answer(self, sink: Sink, most: list[int], deadline: float) -> Origin:
-        """Pass samples to ``sink``, at most ``most`` bytes of each channel, until an origin or a refusal comes."""
+    def _samples(self, sink: Sink, most: list[int], deadline: float) -> bytes:
+        """Pass samples to ``sink``, at most ``most`` of each channel, until the file is done; return what it is."""
         while True:
-            kind, channel, body = self._frame(deadline)
-            if kind is Kind.SAMPLES and channel < len(most) and len(body) <= most[channel]:
-                most[channel] -= len(body)
-                sink(body, channel)
-            elif kind is Kind.ORIGIN:
-                origin = Origin(**json.loads(body))
-                self._is_answering = False
-                return origin
-            elif kind is Kind.REFUSAL:
-                code, message = json.loads(body)
-                refusal = _ERRORS[code](message)
-                self._is_answering = False
-                raise refusal
-            else:
-                raise ValueError(f"a frame of kind {kind.name} with {len(body)} bytes for channel {channel}")
+            kind, pieces, behind = self._message(deadline)
+            self._is_answering = kind is Kind.FULL
+            start = 0
+            for channel, count in pieces:
+                most[channel] -= count
+                if most[channel] < 0 or start + count > len(self._ring):
+                    raise ValueError(f"{count} samples of channel {channel}")
+                copy = self._ring[start : start + count].copy()  # and only then checked: the child may still write
+                check_numbers(copy)
+                sink(copy.view(np.uint8).data, channel)
+                start += count
+            match kind:
+                case Kind.FULL:
+                    if not pieces:
+                        raise ValueError("an empty ring is full")
+                    self._bound(deadline - time.monotonic())
+                    self._connection.sendall(GO_ON)
+                case Kind.DONE:
+                    return behind
+                case Kind.REFUSED:
+                    self._is_refused = True
+                    raise read_refusal(behind)
+                case _:
+                    raise ValueError(f"a message of kind {kind.name}")
 
-    def _frame(self, deadline: float) -> tuple[Kind, int, bytes]:
-        kind, channel, length = HEADER.unpack(self._receive(HEADER.size, deadline))
-        if length > MOST_BYTES_OF_FRAME:
-            raise ValueError(f"a frame of {length} bytes")
-        return Kind(kind), channel, self._receive(length, deadline)
+    def _bound(self, seconds: float) -> None:
+        """Limit how long the system waits for a message, without another call for each."""
+        if seconds <= 0:
+            raise TimeoutError
+        whole = int(seconds)
+        self._connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", whole, int(1e6 * (seconds - whole)) or 1)
+        )
 
-    def _receive(self, count: int, deadline: float) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._connection.settimeout(left)
-            piece = self._connection.recv(count - len(received))
-            if not piece:
-                raise ConnectionResetError
-            received += piece
-        return bytes(received)
+    def _message(self, deadline: float) -> tuple[Kind, list[tuple[int, int]], bytes]:
+        received = self._receive(deadline)
+        while len(received) < HEADER.size or len(received) < length(received):
+            received += self._receive(deadline)
+        if len(received) != length(received):
+            raise ValueError("two messages at once")
+        return read_message(received)
+
+    def _receive(self, deadline: float) -> bytes:
+        try:
+            received = self._connection.recv(MOST_BYTES_OF_MESSAGE)
+        except BlockingIOError:
+            raise TimeoutError from None
+        if not received:
+            raise ConnectionResetError
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        return received

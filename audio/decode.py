@@ -1,10 +1,10 @@
-"""Decode a file to samples at one rate, within limits and in bounded memory.
+"""Decode a file to samples at one rate in this process, within limits and in bounded memory.
 
-Limits apply to the decoded samples, because the length in a header may be wrong. libsndfile, FFmpeg and soxr release
-the interpreter lock while they work, so several threads can decode at the same time.
+For recordings that are trusted, as those to train with, and for the child that `audio.pool` confines. Limits apply to
+the decoded samples, because the length in a header may be wrong.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import BinaryIO
@@ -12,40 +12,22 @@ from typing import BinaryIO
 import numpy as np
 
 from audio import riff
+from audio.behind import Behind
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.mpeg import after_id3
-from audio.pcm import PcmSource
+from audio.origin import Origin, Sink, drain
+from audio.packets import PacketSource
+from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
-from audio.resample import resampled
 from audio.samples import Samples
-from audio.sniff import HEAD_BYTES, STREAM_BYTES, sniff, sniff_behind_tag
+from audio.sniff import container_of
 from audio.sound_file import SoundFileSource
-from audio.source import Source, every_channel, mean_of_channels
+from audio.source import Source, check_numbers
 
-RAW = "pcm"
-
-Sink = Callable[[bytes | memoryview, int], None]  # gets float32 samples as bytes, and their channel's number, from 0
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The file that audio was decoded from.
-
-    Attributes:
-        seconds: length of the decoded audio.
-        container: one of ``audio.sniff.SUPPORTED``, or pcm for raw samples.
-        channels: number of channels in the file.
-        source_rate: sample rate of the file, in Hz.
-        truncated: whether the file is known to end before it should.
-    """
-
-    seconds: float
-    container: str
-    channels: int
-    source_rate: int
-    truncated: bool
+# A longer tag of an MP3 is left out: libraries would hold it, and the picture in it, in memory several times.
+_LONGEST_TAG = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +43,6 @@ class Audio(Origin):
 
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
     """Decode ``file`` from its start, up to where it ends early or is damaged.
-
-    The decoder runs in this process; for untrusted files, use ``audio.pool``.
 
     Args:
         file: a seekable binary file.
@@ -108,70 +88,37 @@ def decode_into(
             changes within the file.
         MemoryError: if decoding takes more memory than this process may have.
     """
+
+    def checked(samples: bytes | memoryview, channel: int) -> None:
+        check_numbers(np.frombuffer(samples, np.float32))
+        sink(samples, channel)
+
     if raw is not None:
-        file.seek(0)
-        with SoundFileSource.open(file, limits, raw) as source:
-            return _drain(source, sink, RAW, rate, limits, by_channel=by_channel)
-    container = container_of(file)
-    reader = reader_of(file, container)
-    return decode_by(reader, sink, file, container, rate=rate, limits=limits, by_channel=by_channel)
+        return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
+    return decode_as(container_of(file), checked, file, rate=rate, limits=limits, by_channel=by_channel)
 
 
-def decode_by(
-    reader: Reader, sink: Sink, file: BinaryIO, container: str, *, rate: int, limits: AudioLimits, by_channel: bool
+def decode_as(
+    container: str, sink: Sink, file: BinaryIO, *, rate: int, limits: AudioLimits, by_channel: bool
 ) -> Origin:
-    """Decode as ``decode_into`` does, with the results of ``container_of`` and ``reader_of``."""
+    """Decode a file in this container as ``decode_into`` does; that samples are numbers is not checked."""
     header = riff.read_header(file) if container == "wav" else None
-    file.seek(0)
-    with _opened(reader, file, container, header, limits) as source:
-        origin = _drain(source, sink, container, rate, limits, by_channel=by_channel)
+    with _opened(file, container, header, limits) as source:
+        origin = drain(source, sink, container, rate, limits, by_channel=by_channel)
     is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
-def container_of(file: BinaryIO) -> str:
-    """Recognise the container of ``file`` by its content, and seek back to the start.
-
-    Raises:
-        UnsupportedFormatError: if the container is not supported.
-        InvalidAudioError: if the file is empty.
-    """
-    file.seek(0)
-    container = sniff(file.read(STREAM_BYTES))
-    if container == "mp3" and (tag_bytes := after_id3(file)):
-        file.seek(tag_bytes)
-        container = sniff_behind_tag(file.read(HEAD_BYTES))
-    file.seek(0)
-    return container
-
-
 @contextmanager
-def _opened(
-    reader: Reader, file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits
-) -> Iterator[Source]:
+def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits) -> Iterator[Source]:
     if header is not None and header.pcm is not None:
         yield PcmSource(file, header.pcm, limits)
-    elif reader is Reader.LIBSNDFILE:
+    elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
+        with PacketSource.open(Behind(file, tag), container, limits) as packets:
+            yield packets
+    elif reader_of(file, container) is Reader.LIBSNDFILE:
         with SoundFileSource.open(file, limits) as sound:
             yield sound
     else:
-        from audio.packets import PacketSource  # slow to import
-
         with PacketSource.open(file, container, limits) as packets:
             yield packets
-
-
-def _drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
-    for block in resampled(source.blocks(every_channel if by_channel else mean_of_channels), source.rate, rate):
-        for number, channel in enumerate(block.T if by_channel else (block,)):
-            sink(np.ascontiguousarray(channel).view(np.uint8).data, number)
-    if source.frames == 0 and source.broken:
-        raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
-    limits.check_shortest(source.seconds)
-    return Origin(
-        seconds=source.seconds,
-        container=container,
-        channels=source.channels,
-        source_rate=source.rate,
-        truncated=source.ended_early,
-    )

@@ -1,5 +1,6 @@
 """File descriptors of Python files, for libraries that read by descriptor and for child processes."""
 
+import fcntl
 import io
 import os
 import tempfile
@@ -31,18 +32,52 @@ def opened_again(file: BinaryIO) -> BinaryIO | None:
         return None
 
 
+def sealed_file(size: int) -> int:
+    """Open a file of ``size`` bytes as `unnamed_file` does, which no process that gets it can shrink or grow.
+
+    A process that maps it would be killed by the system when it reads where the file has ended.
+    """
+    if not hasattr(os, "memfd_create"):
+        descriptor = unnamed_file()
+        os.ftruncate(descriptor, size)
+        return descriptor
+    descriptor = os.memfd_create("steno", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+@contextmanager
+def read_only(file: BinaryIO) -> Iterator[int]:
+    """Yield a descriptor that only reads ``file`` or a copy, with a position of its own, where the system can.
+
+    The position of ``file`` is undefined afterwards.
+    """
+    with descriptor_of(file) as writable:
+        try:
+            descriptor = os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # another system than Linux, or the file of another user
+            descriptor = os.dup(writable)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
 @contextmanager
 def descriptor_of(file: BinaryIO) -> Iterator[int]:
     """Yield a descriptor at the start of ``file`` or of a copy. The position of ``file`` is undefined afterwards."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if size > _BYTES_COPIED and (descriptor := _descriptor_behind(file)) is not None:
+    is_spooled = isinstance(file, tempfile.SpooledTemporaryFile) and size <= _BYTES_COPIED
+    if not is_spooled and (descriptor := _descriptor_behind(file)) is not None:
         os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
         return
     descriptor = unnamed_file()
     try:
         _write(descriptor, file)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -35,3 +35,9 @@ class AudioTooLongError(AudioError):
     """The audio is longer than the limits allow."""
 
     code = "audio_too_long"
+
+
+class DecoderCrashedError(InvalidAudioError):
+    """The file cost two processes that decode: they died of it."""
+
+    code = "decoder_crashed"

@@ -104,7 +104,6 @@ class PacketSource:
         """Yield blocks of about a second, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            InvalidAudioError: if samples are no numbers or too large.
             UnsupportedFormatError: if a later frame's channels or sample rate are outside the limits, or ``mix`` keeps
                 channels apart and their number changes.
             AudioTooLongError: as soon as more than the limit is decoded.
@@ -113,7 +112,7 @@ class PacketSource:
         for rate, part in groupby(frames, key=lambda frame: frame.sample_rate):
             for block in resampled(_mixed(part, rate, mix), rate, self.rate):
                 self.frames += len(block)
-                self._limits.check_longest(self.seconds)
+                self._limits.check_decoded(self.frames, self.rate, self.channels)
                 yield block
 
     def _check_channels(self, frame: AudioFrame) -> AudioFrame:

@@ -1,19 +1,21 @@
-"""Decodes 16-bit PCM in a WAV file, the format of most clips, with a multiplication in NumPy.
+"""Decodes 16-bit PCM, the format of most clips, with a multiplication in NumPy: in a WAV file, or without a header.
 
-libsndfile takes longer, and needs a descriptor and several calls, after each of which a thread waits for the
-interpreter lock (docs/performance.md).
+It needs no library, and so no process of its own.
 """
 
 from collections.abc import Iterator
 from os import SEEK_END
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import numpy as np
 
 from audio.limits import AudioLimits
+from audio.raw import RawFormat
 from audio.riff import Pcm, read_header
 from audio.samples import Samples
 from audio.source import Mix
+
+RAW = "pcm"  # the container of samples without a header
 
 _SAMPLE_BYTES = 2
 _SCALE = np.float32(2.0**-15)
@@ -35,18 +37,32 @@ def is_quick(file: BinaryIO, rate: int) -> bool:
 
 
 class PcmSource:
-    """The samples of a WAV file that is as long as its header says; see ``audio.source.Source``."""
+    """The samples of a WAV file that is as long as its header says, or of a file that has no header.
 
-    def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits) -> None:
+    See ``audio.source.Source``.
+    """
+
+    def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits, *, big_endian: bool = False) -> None:
         limits.check_form(pcm.channels, pcm.rate)
         self._file = file
         self._pcm = pcm
+        self._type = ">i2" if big_endian else "<i2"
         self._limits = limits
         self.channels = pcm.channels
         self.rate = pcm.rate
         self.frames = 0
         self.broken = False
         self.ended_early = False
+
+    @classmethod
+    def raw(cls, file: BinaryIO, form: RawFormat, limits: AudioLimits) -> Self:
+        """Return the samples of a seekable file of this format, without a header; half a frame at its end is left out.
+
+        Raises:
+            UnsupportedFormatError: if its channels or its sample rate are outside the limits.
+        """
+        frames = file.seek(0, SEEK_END) // (_SAMPLE_BYTES * form.channels)
+        return cls(file, Pcm(form.channels, form.rate, 0, frames), limits, big_endian=form.big_endian)
 
     @property
     def seconds(self) -> float:
@@ -61,10 +77,12 @@ class PcmSource:
         """
         self._file.seek(self._pcm.start)
         while left := self._pcm.frames - self.frames:
-            values = np.frombuffer(self._file.read(self._bytes(min(left, _VALUES_OF_BLOCK // self.channels))), "<i2")
+            values = np.frombuffer(
+                self._file.read(self._bytes(min(left, _VALUES_OF_BLOCK // self.channels))), self._type
+            )
             block: Samples = np.multiply(values.reshape(-1, self.channels), _SCALE, dtype=np.float32)
             self.frames += len(block)
-            self._limits.check_longest(self.seconds)
+            self._limits.check_decoded(self.frames, self.rate, self.channels)
             yield mix(block)
 
     def _bytes(self, frames: int) -> int:

@@ -1,24 +1,31 @@
-"""Decode untrusted files: NumPy and libsndfile read in the calling thread, FFmpeg in confined child processes.
+"""Decode untrusted files: 16-bit PCM in the calling thread, all else in confined child processes.
 
-A hostile file may crash, hang or bloat its child; only that file fails. A child may also die of something else, such
-as a lack of memory, so a file fails only after a second child died while decoding it.
+A hostile file may crash, hang or bloat its child, or run code in it; only that file fails. A child may also die of
+something else, such as a lack of memory, so a file fails only after a second child died while decoding it.
 """
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
-from audio.decode import Origin, Sink, container_of, decode_by, decode_into
-from audio.descriptor import descriptor_of
-from audio.errors import InvalidAudioError
+from audio.descriptor import read_only
+from audio.errors import DecoderCrashedError, InvalidAudioError
+from audio.fatal_files import FatalFiles
 from audio.limits import AudioLimits
+from audio.origin import Origin, Sink, drain
+from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
-from audio.reader import Reader, reader_of
+from audio.riff import read_header
+from audio.sniff import container_of
 
 _STARTS = 3  # attempts to start a child for one file, before NoChildError
+# A child that refused a file makes way for a new one, but not more often: to start one takes 0.2 s of a core.
+_REPLACE_SECONDS = 1.0
 
 
 class NoChildError(Exception):
@@ -28,21 +35,41 @@ class NoChildError(Exception):
 class DecodePool:
     """Decodes in any number of threads at once. Close it, or use it as a context.
 
-    The pool has as many children as threads ever needed one at the same time. A child starts when it is needed, stays
-    for later files, and is replaced after ``confinement.files`` of them, because native libraries leak.
+    A child starts when it is needed, stays for later files, and is replaced after ``confinement.files`` of them,
+    because native libraries leak; after a loss; and after a refusal.
 
     Args:
         confinement: limits of a child.
+        most: children at once; their memory together is as many times that of one. More threads wait for each other.
+        keeps_spare: whether a child is kept ready for a sudden need, and to replace one that is lost.
+        in_thread: called in the thread that starts spares, which inherit its priority.
         on_loss: called when a child is lost: it died while decoding, took too long, or answered nonsense.
+        on_start: called when a child is ready, with the layers of its confinement that do not hold.
     """
 
-    def __init__(self, confinement: Confinement | None = None, on_loss: Callable[[], None] = lambda: None) -> None:
-        self._confinement = confinement or Confinement()
+    def __init__(
+        self,
+        confinement: Confinement | None = None,
+        *,
+        most: int = 8,
+        keeps_spare: bool = False,
+        in_thread: Callable[[], object] = lambda: None,
+        on_loss: Callable[[], None] = lambda: None,
+        on_start: Callable[[tuple[str, ...]], None] = lambda _: None,
+    ) -> None:
+        self._confinement = confinement
+        self._most = most
+        self._keeps_spare = keeps_spare
         self._on_loss = on_loss
-        self._lock = threading.Lock()
+        self._on_start = on_start
+        self._fatal_files = FatalFiles()
+        self._changed = threading.Condition()
         self._idle: list[ChildProcess] = []
         self._children: set[ChildProcess] = set()
+        self._coming = 0  # children that are being started
         self._is_closed = False
+        self._background = ThreadPoolExecutor(1, "decoders", in_thread)  # starts spares, and ends children
+        self._replaced = -_REPLACE_SECONDS
 
     def __enter__(self) -> Self:
         return self
@@ -60,10 +87,10 @@ class DecodePool:
         raw: RawFormat | None = None,
         by_channel: bool = False,
     ) -> Origin:
-        """Decode as ``audio.decode.decode_into`` does, but safely for untrusted files.
+        """Decode an untrusted file to samples at one rate, up to where it ends early or is damaged.
 
         Args:
-            sink: gets the blocks, in this thread; see ``audio.decode.decode_into``.
+            sink: gets the blocks, in this thread.
             file: a seekable binary file.
             rate: samples per second of the blocks.
             limits: what is accepted.
@@ -71,31 +98,65 @@ class DecodePool:
             by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
 
         Raises:
-            AudioError: as ``audio.decode.decode_into``; InvalidAudioError also where decoding takes too much time or
-                memory.
+            UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
+            InvalidAudioError: if nothing can be decoded, samples are not numbers, or decoding takes too much time or
+                memory; DecoderCrashedError if two children died of it.
+            AudioTooShortError: if the audio is shorter than ``limits.min_seconds``.
+            AudioTooLongError: as soon as more is decoded than the limits allow.
             NoChildError: if the pool is closed, or no child can be started.
         """
         if raw is not None:
-            return decode_into(sink, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
+            return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
         container = container_of(file)
-        if (reader := reader_of(file, container)) is not Reader.FFMPEG:
-            return decode_by(reader, sink, file, container, rate=rate, limits=limits, by_channel=by_channel)
-        with descriptor_of(file) as descriptor:
-            resumed = _Resumed(sink)
+        if container == "wav" and (pcm := read_header(file).pcm):
+            return drain(PcmSource(file, pcm, limits), sink, container, rate, limits, by_channel=by_channel)
+        self._fatal_files.check(file)
+        resumed = _Resumed(sink)
 
-            def decode(child: ChildProcess) -> Origin:
-                return child.decode_into(resumed, descriptor, rate=rate, limits=limits, by_channel=by_channel)
+        def decode(child: ChildProcess) -> Origin:
+            with read_only(file) as descriptor:
+                return child.decode_into(
+                    resumed, descriptor, container, rate=rate, limits=limits, by_channel=by_channel
+                )
 
+        try:
             try:
                 return self._in_child(decode, is_new=False)
             except ChildDiedError:
                 self._on_loss()
-            try:
-                resumed.begin_again()
-                return self._in_child(decode, is_new=True)
-            except ChildDiedError as death:
-                self._on_loss()
-                raise InvalidAudioError(f"the file cannot be decoded: {death}") from None
+            resumed.begin_again()
+            return self._in_child(decode, is_new=True)
+        except ChildDiedError as death:
+            self._on_loss()
+            raise self._noted(file, 2, DecoderCrashedError(f"the file cannot be decoded: {death}")) from None
+        except ChildLostError as loss:
+            self._on_loss()
+            raise self._noted(file, 1, InvalidAudioError(f"the file cannot be decoded: {loss}")) from None
+
+    def prepare(self) -> None:
+        """Start the spare child, if there is none."""
+        with self._changed:
+            if not self._is_closed:
+                self._background.submit(self._start_spare)
+
+    def close(self) -> None:
+        """End all children. Files that they are decoding fail."""
+        with self._changed:
+            self._is_closed = True
+            idle, busy = tuple(self._idle), self._children.difference(self._idle)
+            self._idle.clear()
+            self._changed.notify_all()
+        for child in busy:
+            child.kill()
+        for child in idle:
+            self._end(child)
+        self._background.shutdown(cancel_futures=False)
+
+    def _noted(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> Exception:
+        if self._is_closed:
+            return NoChildError("the pool is closed")
+        self._fatal_files.note(file, losses, error)
+        return error
 
     def _in_child(self, decode: Callable[[ChildProcess], Origin], *, is_new: bool) -> Origin:
         for attempt in range(_STARTS):
@@ -104,22 +165,7 @@ class DecodePool:
                     return decode(child)
             except ChildStartError as error:
                 failure = error
-            except ChildDiedError:
-                raise
-            except ChildLostError as loss:
-                self._on_loss()
-                raise InvalidAudioError(f"the file cannot be decoded: {loss}") from None
         raise NoChildError(str(failure)) from failure
-
-    def close(self) -> None:
-        """End all children. Files that they are decoding fail."""
-        with self._lock:
-            self._is_closed = True
-            idle, busy = tuple(self._idle), self._children.difference(self._idle)
-        for child in idle:
-            self._end(child)
-        for child in busy:
-            child.kill()
 
     @contextmanager
     def _child(self, *, is_new: bool) -> Iterator[ChildProcess]:
@@ -127,31 +173,96 @@ class DecodePool:
         try:
             yield child
         finally:
-            with self._lock:
-                if keep := child.is_usable and not self._is_closed:
-                    self._idle.append(child)
-            if not keep:
-                self._end(child)
+            self._give_back(child)
 
     def _take(self, *, is_new: bool) -> ChildProcess:
-        """Return an idle child, or a new one; idle children that died are removed."""
+        """Return an idle child, or a new one, when there is room for it."""
         while True:
-            with self._lock:
-                if self._is_closed:
-                    raise NoChildError("the pool is closed")
-                if is_new or not self._idle:
-                    child = ChildProcess(self._confinement)
-                    self._children.add(child)
-                    return child
-                child = self._idle.pop()
-            if child.is_usable:
+            with self._changed:
+                child = self._waited_for(is_new=is_new)
+                if self._keeps_spare and not self._idle and self._has_room:
+                    self.prepare()
+            if child is None:
+                return self._started()
+            if child.is_alive:
                 return child
             self._end(child)
 
+    def _waited_for(self, *, is_new: bool) -> ChildProcess | None:
+        """Wait for an idle child, and take it; or for room for a new one, and return None."""
+        while True:
+            if self._is_closed:
+                raise NoChildError("the pool is closed")
+            found = next((child for child in reversed(self._idle) if child.is_new or not is_new), None)
+            if found is not None:
+                self._idle.remove(found)
+                return found
+            if not self._has_room and self._idle:  # a used one makes room
+                self._dismiss(self._idle.pop(0))
+            if self._has_room:
+                self._coming += 1
+                return None
+            self._changed.wait()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._children) + self._coming < self._most
+
+    def _started(self) -> ChildProcess:
+        """Start a child, for which there is room."""
+        child = None
+        try:
+            child = ChildProcess(self._confinement)
+            child.wait_until_ready()
+        finally:
+            with self._changed:
+                self._coming -= 1
+                if child is not None and child.is_alive:
+                    self._children.add(child)
+                self._changed.notify_all()
+        self._on_start(child.unconfined)
+        return child
+
+    def _start_spare(self) -> None:
+        with self._changed:
+            if self._is_closed or self._idle or not self._has_room:
+                return
+            self._coming += 1
+        try:
+            child = self._started()
+        except ChildStartError:  # who needs one finds out why
+            return
+        self._give_back(child)
+
+    def _give_back(self, child: ChildProcess) -> None:
+        with self._changed:
+            keep = child.is_usable and not self._is_closed
+            if keep and child.has_refused and self._idle and time.monotonic() - self._replaced >= _REPLACE_SECONDS:
+                self._replaced = time.monotonic()
+                keep = False
+            if keep:
+                self._idle.append(child)
+                self._changed.notify_all()
+                return
+            if self._is_closed:
+                self._end(child)
+            else:
+                self._dismiss(child)
+                if self._keeps_spare and not self._idle:
+                    self.prepare()
+
+    def _dismiss(self, child: ChildProcess) -> None:
+        """Kill a child now, and clear up behind it in the background."""
+        child.kill()
+        self._children.discard(child)
+        self._changed.notify_all()
+        self._background.submit(child.close)
+
     def _end(self, child: ChildProcess) -> None:
         child.close()
-        with self._lock:
+        with self._changed:
             self._children.discard(child)
+            self._changed.notify_all()
 
 
 class _Resumed:
@@ -173,3 +284,15 @@ class _Resumed:
         if known < len(samples):
             self._sink(samples[known:], channel)
             self._passed[channel] = self._seen[channel]
+
+
+def confinement_here() -> tuple[str, ...]:
+    """Start a child, and return which layers of its confinement do not hold on this machine.
+
+    Raises:
+        ChildStartError: if none can be started.
+    """
+    child = ChildProcess()
+    child.wait_until_ready()
+    child.close()
+    return child.unconfined

@@ -31,7 +31,7 @@ class Recording:
 
     def __init__(self, rate: int, seconds_in_memory: float) -> None:
         self.rate = rate
-        self._memory = bytearray()
+        self._memory: bytes | bytearray | memoryview = b""
         self._most_in_memory = int(seconds_in_memory * rate) * _SAMPLE_BYTES
         self._file: RawIOBase | None = None
         self._length = 0
@@ -54,11 +54,18 @@ class Recording:
     def append(self, samples: bytes | memoryview) -> None:
         """Add the bytes of float32 samples at the end; those in the file may be read meanwhile, those in memory not.
 
+        They are not copied if they are the first, so they must not change.
+
         Raises:
             StorageFullError: if they cannot be stored.
         """
         if self._file is None and len(self._memory) + len(samples) <= self._most_in_memory:
-            self._memory += samples
+            if not self._memory:
+                self._memory = samples
+            elif isinstance(self._memory, bytearray):
+                self._memory += samples
+            else:
+                self._memory = bytearray().join((self._memory, samples))
         else:
             self._write(samples)
         self._length += len(samples) // _SAMPLE_BYTES
@@ -75,7 +82,7 @@ class Recording:
 
     def close(self) -> None:
         """Release its memory and its file."""
-        self._memory = bytearray()
+        self._memory = b""
         if self._file is not None:
             self._file.close()
 
@@ -85,7 +92,7 @@ class Recording:
                 # Not buffered, so that a full disk is noticed here, not when the file is read or closed.
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the recording
                 _write_all(self._file.fileno(), memoryview(self._memory), 0)
-                self._memory = bytearray()
+                self._memory = b""
             _write_all(self._file.fileno(), memoryview(samples), self._length * _SAMPLE_BYTES)
         except OSError as error:
             raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error

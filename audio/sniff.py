@@ -1,9 +1,10 @@
 """Recognise a container by its first bytes, because names and MIME types of uploads are often wrong."""
 
 import codecs
+from typing import BinaryIO
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
-from audio.mpeg import SEARCHED_BYTES, is_adts_header, is_frame_header, stream_within
+from audio.mpeg import SEARCHED_BYTES, after_id3, is_adts_header, is_frame_header, stream_within
 
 # An MPEG transport stream needs the most: it is recognised by the first bytes of two packets.
 HEAD_BYTES = 189
@@ -37,6 +38,22 @@ _BEGINNINGS = {
     _EBML: "webm",
 }
 _TS_PACKET, _TS_SYNC = 188, b"G"
+
+
+def container_of(file: BinaryIO) -> str:
+    """Recognise the container of a seekable ``file`` by its content, and seek back to the start.
+
+    Raises:
+        UnsupportedFormatError: if the container is not supported.
+        InvalidAudioError: if the file is empty.
+    """
+    file.seek(0)
+    container = sniff(file.read(STREAM_BYTES))
+    if container == "mp3" and (tag_bytes := after_id3(file)):
+        file.seek(tag_bytes)
+        container = sniff_behind_tag(file.read(HEAD_BYTES))
+    file.seek(0)
+    return container
 
 
 def sniff(head: bytes) -> str:

@@ -10,14 +10,12 @@ import soundfile
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
-from audio.raw import RawFormat
 from audio.samples import Samples
 from audio.source import Mix, falls_short
 
 # libsndfile's frame count of a stream whose header does not give the length.
 _OPEN_LENGTH = 2**63 - 1
-# 16 s at 16 kHz, so most clips are one block. After each, the thread waits for the interpreter lock, which takes longer
-# than to decode a second.
+# 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
 
@@ -49,20 +47,17 @@ class SoundFileSource:
 
     @classmethod
     @contextmanager
-    def open(cls, file: BinaryIO, limits: AudioLimits, raw: RawFormat | None = None) -> Iterator["SoundFileSource"]:
-        """Open ``file``; ``raw`` is the format of one without a header.
+    def open(cls, file: BinaryIO, limits: AudioLimits) -> Iterator["SoundFileSource"]:
+        """Open ``file``.
 
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
             UnsupportedFormatError: if its channels or its sample rate are outside the limits.
         """
-        if raw is not None:
-            limits.check_form(raw.channels, raw.rate)
-        # libsndfile reads a descriptor without Python. A Python file it would read 8 kB at a time, and wait for the
-        # interpreter lock each time, which takes long beside a busy event loop (docs/performance.md).
+        # libsndfile reads a descriptor without Python; a Python file it would read 8 kB at a time.
         with descriptor_of(file) as descriptor:
             try:
-                sound = _ForwardSoundFile(descriptor, closefd=False, **_arguments(raw))
+                sound = _ForwardSoundFile(descriptor, closefd=False)
             except soundfile.LibsndfileError as error:
                 raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
             with sound:
@@ -83,7 +78,6 @@ class SoundFileSource:
         """Yield blocks of ``_VALUES_OF_BLOCK`` values, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            InvalidAudioError: if samples are no numbers or too large.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
         is_at_end = False
@@ -95,30 +89,16 @@ class SoundFileSource:
             is_at_end = self.broken or len(block) < wanted
             if len(block):
                 self.frames += len(block)
-                self._limits.check_longest(self.seconds)
+                self._limits.check_decoded(self.frames, self.rate, self.channels)
                 yield mix(block)
 
     def _read(self, frames: int) -> Samples:
         """Return the next frames [frames, channels]: fewer at the end, or before damage."""
-        block: Samples = np.full((frames, self.channels), np.nan, dtype=np.float32)
+        block: Samples = np.empty((frames, self.channels), dtype=np.float32)
         try:
             read: Samples = self._sound.read(out=block)
         except soundfile.LibsndfileError:
             self.broken = True
-            # libsndfile has written what it decoded, but soundfile does not say how many frames, so NaN marks the
-            # others.
-            missing = np.isnan(block).any(axis=1)
-            return block[: missing.argmax()] if missing.any() else block
+            # libsndfile has written what it decoded, but soundfile does not say how many frames.
+            return block[: max(0, self._sound.tell() - self.frames)]
         return read
-
-
-def _arguments(raw: RawFormat | None) -> dict[str, str | int]:
-    if raw is None:
-        return {}
-    return {
-        "format": "RAW",
-        "subtype": "PCM_16",
-        "endian": "BIG" if raw.big_endian else "LITTLE",
-        "channels": raw.channels,
-        "samplerate": raw.rate,
-    }

@@ -42,7 +42,7 @@ class Source(Protocol):
         """Yield the samples in blocks of bounded size, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            AudioError: as soon as a limit is passed, or a sample is no number or too large.
+            AudioError: as soon as a limit is passed.
         """
 
 
@@ -53,31 +53,31 @@ _LEAST_FRAMES = 100
 
 
 def mean_of_channels(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder of two channels that cancel out.
-
-    Raises:
-        InvalidAudioError: if a sample is no number or too large.
-    """
-    block = every_channel(block)
+    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder of two channels that cancel out."""
     if block.shape[1] == 1:
         return block[:, 0]
-    mono: Samples = block.mean(axis=1)
-    if block.shape[1] == 2 and len(block) >= _LEAST_FRAMES:
-        powers = np.einsum("fc,fc->c", block, block)
-        if mono @ mono < _LEAST_SHARE * powers.min():
-            return np.ascontiguousarray(block[:, powers.argmax()])
+    with np.errstate(over="ignore", invalid="ignore"):  # of samples that will be refused
+        mono: Samples = block.mean(axis=1)
+        if block.shape[1] == 2 and len(block) >= _LEAST_FRAMES:
+            powers = np.einsum("fc,fc->c", block, block)
+            if mono @ mono < _LEAST_SHARE * powers.min():
+                return np.ascontiguousarray(block[:, powers.argmax()])
     return mono
 
 
 def every_channel(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as it is.
+    """Return ``block`` [frames, channels] as it is."""
+    return block
+
+
+def check_numbers(samples: Samples) -> None:
+    """Refuse samples that are not audio, of any shape.
 
     Raises:
-        InvalidAudioError: if a sample is no number or too large.
+        InvalidAudioError: if one is no number or too large.
     """
-    if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
+    if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are not numbers, or too large")
-    return block
 
 
 def falls_short(claimed: float, decoded: float) -> bool:

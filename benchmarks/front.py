@@ -15,7 +15,8 @@ With ``--http-processes N``, a second service has N HTTP processes, and both get
 are the front of the first, and of the second the main process ("dispatcher") and the HTTP processes together.
 
 With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
-The columns are the milliseconds per request of each front, and the median and range of their ratios.
+The columns are the milliseconds per request of each, front and decoders together, the median and range of their ratios,
+and the fronts' own shares.
 """
 
 import argparse
@@ -278,7 +279,11 @@ def _medians(files: Mapping[str, bytes], found: Mapping[str, list[dict[str, floa
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Processor milliseconds per request of a kind: medians here and there, median and range of here / there."""
+    """Processor milliseconds per request of a kind: medians here and there, median and range of here / there.
+
+    Attributes:
+        front_here, front_there: medians of the fronts' own shares.
+    """
 
     kind: str
     here: float
@@ -286,28 +291,32 @@ class Ratio:
     ratio: float
     least: float
     most: float
+    front_here: float
+    front_there: float
 
     @classmethod
-    def of(cls, kind: str, pairs: list[tuple[float, float]]) -> Self:
-        """Summarise pairs of milliseconds, here and there."""
-        ratios = [here / there for here, there in pairs]
-        here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
-        return cls(kind, here, there, statistics.median(ratios), min(ratios), max(ratios))
+    def of(cls, kind: str, pairs: list[tuple[Used, Used]]) -> Self:
+        """Summarise pairs, here and there."""
+        totals = [tuple(one.front + one.decoders for one in pair) for pair in pairs]
+        ratios = [here / there for here, there in totals]
+        here, there = (statistics.median(column) for column in zip(*totals, strict=True))
+        fronts = (statistics.median(one.front for one in column) for column in zip(*pairs, strict=True))
+        return cls(kind, here, there, statistics.median(ratios), min(ratios), max(ratios), *fronts)
 
 
 def compare(files: Mapping[str, bytes], checkout: Path, *, requests: int, clients: int, runs: int) -> list[Ratio]:
     """Return the cost of requests of each kind here and in a checkout of another version."""
     kinds = {"GET /healthz": HEALTH}
-    kinds |= {f"{name}, json": upload(files[name], "stub") for name in ("wav", "flac", "mp3")}
+    kinds |= {f"{name}, json": upload(files[name], "stub") for name in files}
     kinds |= {f"wav, {name}": upload(files["wav"], "stub", response_format=name) for name in ("text", "verbose_json")}
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
+    found: dict[str, list[tuple[Used, Used]]] = {name: [] for name in kinds}
     with serving() as ours, serving(checkout) as theirs:
 
-        def cost(service: tuple[int, int], request: bytes) -> float:
+        def cost(service: tuple[int, int], request: bytes) -> Used:
             front, port = service
             before = used(front)
             send(port, request, b" 200 ", requests, clients)
-            return used(front).since(before, requests).front
+            return used(front).since(before, requests)
 
         for run in range(runs + 1):  # the first one warms up
             for name, request in kinds.items():
@@ -336,10 +345,14 @@ def main() -> None:
     files = containers(clip(args.recording, args.seconds))
     if args.against is not None:
         ratios = compare(files, args.against, requests=args.requests, clients=args.clients, runs=args.runs)
-        print(f"{'processor ms by request':>24} {'here':>8} {'there':>8} {'ratio':>8} {'range':>14}")
+        print(
+            f"{'processor ms by request':>24} {'here':>8} {'there':>8} {'ratio':>8} {'range':>14} "
+            f"{'front':>8} {'there':>8}"
+        )
         for one in ratios:
             spread = f"{one.least:.2f} to {one.most:.2f}"
-            print(f"{one.kind:>24} {one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}")
+            totals = f"{one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}"
+            print(f"{one.kind:>24} {totals} {one.front_here:8.2f} {one.front_there:8.2f}")
         about = describe(torch.device("cpu"))
         about |= {"seconds": args.seconds, "requests": args.requests, "clients": args.clients}
         print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))

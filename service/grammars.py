@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+from audio.confinement import environment
 from service.dispatch.errors import OverloadedError, TranscriptionFailedError
 from service.threads import in_thread
 
@@ -84,6 +85,7 @@ class Grammars:
                     [sys.executable, "-P", "-m", MODULE, self._cache],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
+                    env=environment(os.environ),
                     text=True,
                     encoding="utf-8",
                 )

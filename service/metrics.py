@@ -142,6 +142,9 @@ class Metrics:
         self.decode_crashes = counter(
             "decode_crashes_total", "Decoding processes that crashed on a file, or took too long for it."
         )
+        self.decoders_unconfined = gauge(
+            "decoders_unconfined", "1 where this layer of a decoding process's confinement does not hold.", "layer"
+        )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
         self.audio_skipped_seconds = counter(
             "audio_skipped_seconds_total", "Audio not transcribed, because no speech was detected in it.", "model"

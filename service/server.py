@@ -13,6 +13,7 @@ from importlib.metadata import version
 import msgspec
 import uvloop
 
+from audio.confinement import hide_from_siblings
 from models.device.resources import memory_bytes, processors
 from service import garbage
 from service.demand import Demand
@@ -292,6 +293,7 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         EngineStartError: if no engine can be started.
         WorkerStartError: if no HTTP process can be started.
     """
+    hide_from_siblings()
     _raise_file_limit()
     use_few_heaps()
 

@@ -292,7 +292,9 @@ class Settings(BaseSettings):
         default=300.0, description="Longest time that a decoding process may take for an upload."
     )
     decode_memory_bytes: Count = Field(
-        default=1 << 30, description="Address space of a decoding process, of which libraries take a quarter GB."
+        default=1 << 29,
+        description="Address space of a decoding process, of which libraries take 220 MB; all of them together get a "
+        "quarter of the memory.",
     )
 
     jobs_folder: Path | None = Field(

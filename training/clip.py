@@ -10,11 +10,12 @@ from typing import BinaryIO
 import numpy as np
 import soundfile
 
-from audio.decode import container_of, decode_into
+from audio.decode import decode_into
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.reader import Reader, reader_of
 from audio.samples import Samples
+from audio.sniff import container_of
 from models import Prompt
 from training.errors import ManifestError
 

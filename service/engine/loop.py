@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from audio.confinement import hide_from_siblings
 from audio.samples import Samples
 from models.prompt import Prompt
 from service import logs
@@ -135,6 +136,7 @@ def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
         finds_gpu: whether the device `auto` is a GPU.
     """
     started = time.monotonic()
+    hide_from_siblings()
     parser = ArgumentParser()
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)

@@ -500,4 +500,6 @@ _DEFAULT_ENVIRONMENT = {
 
 
 def _environment() -> dict[str, str]:
-    return _DEFAULT_ENVIRONMENT | dict(os.environ)
+    """Return an engine's environment: ours without settings, for it is told what it needs; keys and secrets least."""
+    ours = {name: value for name, value in os.environ.items() if not name.upper().startswith("STENO_")}
+    return _DEFAULT_ENVIRONMENT | ours

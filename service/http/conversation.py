@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.responses import PlainTextResponse, Response
 
-from audio.decode import Origin
+from audio.origin import Origin
 from audio.segment.cuts import SpeechProbabilities
 from models.joining import joined
 from models.scripts import run_together, separator

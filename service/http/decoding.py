@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import BinaryIO, Protocol
 
-from audio.decode import Origin, Sink, decode_into
 from audio.errors import AudioError
+from audio.origin import Origin, Sink
 from audio.pcm import is_quick
 from audio.pool import NoChildError
 from audio.raw import RawFormat
@@ -57,7 +57,7 @@ async def decode(
     try:
         if is_in_memory and raw is None and is_quick(file, recording.rate):
             limits, by_channel = front.settings.audio_limits, fields.multichannel
-            return decode_into(sink, file, rate=recording.rate, limits=limits, by_channel=by_channel)
+            return front.decode_pool.decode_into(sink, file, rate=recording.rate, limits=limits, by_channel=by_channel)
         with front.intake.decoding():
             # A short recording is decoded to its end: to stop it may cost a decoding process, and starting one takes
             # time.

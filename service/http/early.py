@@ -15,10 +15,10 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 
-from audio.decode import Origin
 from audio.descriptor import opened_again
 from audio.errors import AudioError, AudioTooLongError
 from audio.growing import BeginningChangedError, Decoding, GrowingRecording
+from audio.origin import Origin
 from audio.pool import NoChildError
 from audio.recording import Recording, StorageFullError
 from service.dispatch.cut_recording import CutRecording

@@ -16,9 +16,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from audio.child_process import Confinement
+from audio.confinement import LAYERS
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
-from models.device.resources import processors
+from models.device.resources import memory_bytes, processors
 from service.dispatch.queue import Queue
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
@@ -45,6 +46,8 @@ CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
 _NEVER_SECONDS = 86_400
 _SPARE_DECODE_THREADS = 4
+_SHARE_OF_DECODERS = 0.25
+_SPARE_SECONDS = 5.0  # after the start, when engines do not need the cores most
 
 
 @contextlib.contextmanager
@@ -63,16 +66,26 @@ def open_front(
     """
     cores = math.ceil(processors() / settings.http_processes)
     threads = settings.decode_threads and math.ceil(settings.decode_threads / settings.http_processes)
+    threads = threads or cores + _SPARE_DECODE_THREADS
+    # All children together may take a quarter of the memory.
+    children = int(_SHARE_OF_DECODERS * memory_bytes() / settings.decode_memory_bytes / settings.http_processes)
     with (
         # More than cores, so that short uploads pass long ones.
-        ThreadPoolExecutor(threads or cores + _SPARE_DECODE_THREADS, "decode", give_way) as decode_threads,
+        ThreadPoolExecutor(threads, "decode", give_way) as decode_threads,
         ThreadPoolExecutor(cores, "cut", give_way) as cut_threads,
         DecodePool(
             Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
+            most=max(1, min(threads, children)),
+            keeps_spare=True,
+            in_thread=give_way,
             on_loss=metrics.decode_crashes.inc,
+            on_start=partial(_report, metrics, set()),
         ) as decode_pool,
         contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
+        contextlib.ExitStack() as if_it_ends,
     ):
+        preparing = asyncio.get_running_loop().call_later(_SPARE_SECONDS, decode_pool.prepare)
+        if_it_ends.callback(preparing.cancel)
         yield Front(
             settings=settings,
             core=core,
@@ -89,6 +102,15 @@ def open_front(
             outbound=Outbound(settings.url_hosts) if settings.url_hosts else None,
             tracer=tracer,
         )
+
+
+def _report(metrics: Metrics, known: set[str], unconfined: tuple[str, ...]) -> None:
+    """Say which layers of a decoder's confinement do not hold here; in the log once."""
+    for layer in LAYERS:
+        metrics.decoders_unconfined.labels(layer).set(layer in unconfined)
+    if not known.issuperset(unconfined):
+        known.update(unconfined)
+        log.warning("decoding processes are not wholly confined", extra={"missing": ", ".join(unconfined)})
 
 
 class Web(uvicorn.Server):

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from starlette.responses import Response
 
-from audio.decode import Origin
+from audio.origin import Origin
 from models.joining import joined
 from models.prompt import Prompt
 from models.spoken_language import Spoken

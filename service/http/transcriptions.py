@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.types import Receive
 
 from audio.channels import Channels
-from audio.decode import Origin
+from audio.origin import Origin
 from audio.recording import Recording
 from models.prompt import ENGLISH
 from models.spoken_language import possible_languages

@@ -16,6 +16,7 @@ from importlib.metadata import version
 import msgspec
 import uvloop
 
+from audio.confinement import hide_from_siblings
 from service import garbage, logs
 from service.channel import Channel
 from service.dispatch.admission import Gate
@@ -209,6 +210,7 @@ def _exit(_: "asyncio.Future[None]") -> None:
 
 def main() -> None:
     """Parse the command line of a worker, and run it."""
+    hide_from_siblings()
     parser = argparse.ArgumentParser()
     for name in ("socket", "descriptors", "listener", "memory", "counts"):
         parser.add_argument(f"--{name}", type=int, required=True)

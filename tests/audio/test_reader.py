@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audio.decode import container_of, decode
+from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.mpeg import gives_its_length
 from audio.ogg import is_joined
 from audio.reader import Reader, reader_of
 from audio.riff import read_header
+from audio.sniff import container_of
 from tests.audio.media_files import MEDIA, NO_XING, media, sample_of
 from tests.audio.sound_files import LOSSLESS, encoded, tone
 

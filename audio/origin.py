@@ -1,0 +1,54 @@
+"""What is known of a decoded file, and the passing on of its samples."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from audio.errors import InvalidAudioError
+from audio.limits import AudioLimits
+from audio.resample import resampled
+from audio.source import Source, every_channel, mean_of_channels
+
+# Gets float32 samples as bytes, which it may keep, and their channel's number, from 0.
+Sink = Callable[[bytes | memoryview, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that audio was decoded from.
+
+    Attributes:
+        seconds: length of the decoded audio.
+        container: one of ``audio.sniff.SUPPORTED``, or pcm for raw samples.
+        channels: number of channels in the file.
+        source_rate: sample rate of the file, in Hz.
+        truncated: whether the file is known to end before it should.
+    """
+
+    seconds: float
+    container: str
+    channels: int
+    source_rate: int
+    truncated: bool
+
+
+def drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
+    """Pass the samples of an open file to ``sink``, block by block, at ``rate``.
+
+    Raises:
+        AudioError: as soon as a limit is passed; if there are no samples.
+    """
+    for block in resampled(source.blocks(every_channel if by_channel else mean_of_channels), source.rate, rate):
+        for number, channel in enumerate(block.T if by_channel else (block,)):
+            sink(np.ascontiguousarray(channel).view(np.uint8).data, number)
+    if source.frames == 0 and source.broken:
+        raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
+    limits.check_shortest(source.seconds)
+    return Origin(
+        seconds=source.seconds,
+        container=container,
+        channels=source.channels,
+        source_rate=source.rate,
+        truncated=source.ended_early,
+    )

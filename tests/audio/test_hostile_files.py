@@ -1,0 +1,230 @@
+"""Files of some kilobytes that crash, fill memory, or take a quarter of an hour: each written here in a few lines."""
+
+import contextlib
+import io
+import os
+import resource
+import struct
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from audio.child_process import Confinement
+from audio.errors import AudioTooLongError, DecoderCrashedError, InvalidAudioError
+from audio.limits import AudioLimits
+from audio.pool import DecodePool
+from tests.audio.sound_files import encoded, tone
+
+CLIP = encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16")
+LIMITS = AudioLimits()
+MIB = 1 << 20
+
+
+def page(packets, serial, sequence, flags, granule=0):
+    """One page of Ogg with whole packets, and its checksum (RFC 3533)."""
+    lacing = b"".join(b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255]) for packet in packets)
+    head = struct.pack("<4sBBqIIIB", b"OggS", 0, flags, granule, serial, sequence, 0, len(lacing))
+    whole = bytearray(head + lacing + b"".join(packets))
+    checksum = 0
+    for byte in whole:
+        checksum ^= byte << 24
+        for _ in range(8):
+            checksum = (checksum << 1 ^ 0x04C11DB7 if checksum >> 31 else checksum << 1) & 0xFFFF_FFFF
+    whole[22:26] = struct.pack("<I", checksum)
+    return bytes(whole)
+
+
+class Bits:
+    """Bits as Vorbis packs them, the lowest first."""
+
+    def __init__(self, data):
+        self.value, self.left, self.read = int.from_bytes(data, "little"), 8 * len(data), []
+
+    def __call__(self, count):
+        value = self.value & (1 << count) - 1
+        self.value >>= count
+        self.left -= count
+        self.read.append((value, count))
+        return value
+
+    def add(self, *parts):
+        self.read += parts
+
+    def bytes(self):
+        whole, place = 0, 0
+        for value, count in (*self.read, (self.value, self.left)):
+            whole |= value << place
+            place += count
+        return whole.to_bytes((place + 7) // 8, "little")
+
+
+def pass_book(bits):
+    """Read one code book (Vorbis I, 3.2.1)."""
+    _, dimensions, entries = bits(24), bits(16), bits(24)
+    if bits(1):
+        bits(5)
+        left = entries
+        while left:
+            left -= bits(left.bit_length())
+    else:
+        is_sparse = bits(1)
+        for _ in range(entries):
+            if not is_sparse or bits(1):
+                bits(5)
+    if kind := bits(4):
+        bits(64)
+        width = bits(4) + 1
+        bits(1)
+        count = entries * dimensions
+        if kind == 1:
+            count = next(n for n in range(entries, 0, -1) if n**dimensions <= entries)
+        bits(count * width)
+
+
+def vorbis(books, logarithm):
+    """An Ogg Vorbis file with so many more code books, each of 2^logarithm words: one run of words of equal length."""
+    data = encoded(tone(440, 0.2, 16000), 16000, "OGG", "VORBIS")
+    starts = [n for n in range(len(data)) if data.startswith(b"OggS", n)]
+    lacing = data[starts[1] + 27 : starts[1] + 27 + data[starts[1] + 26]]
+    body = data[starts[1] + 27 + len(lacing) : starts[2]]
+    comment = body[: 255 * (n := next(n for n, size in enumerate(lacing) if size < 255)) + lacing[n]]
+    bits = Bits(body[len(comment) :])
+    bits(56)
+    count = bits(8) + 1
+    bits.read[-1] = (count + books - 1, 8)
+    for _ in range(count):
+        pass_book(bits)
+    for _ in range(books):
+        size = 1 << logarithm
+        bits.add((0x564342, 24), (1, 16), (size, 24), (1, 1), (logarithm - 1, 5), (size, size.bit_length()), (0, 4))
+    serial = int.from_bytes(data[14:18], "little")
+    return data[: starts[1]] + page([comment, bits.bytes()], serial, 1, 0) + data[starts[2] :]
+
+
+def mp4_with_times(count):
+    """An MP4 of 7 KB in which one entry says that so many samples have the same length (ISO 14496-12, 8.6.1)."""
+
+    def box(name, *parts):
+        body = b"".join(parts)
+        return struct.pack(">I4s", 8 + len(body), name) + body
+
+    entry = box(b"ulaw", bytes(6), struct.pack(">H", 1), bytes(8), struct.pack(">HHIHH", 1, 16, 0, 16000, 0))
+    table = box(
+        b"stbl",
+        box(b"stsd", struct.pack(">II", 0, 1), entry),
+        box(b"stts", struct.pack(">IIII", 0, 1, count, 2)),
+        box(b"stsz", struct.pack(">III", 0, 1, count)),
+        box(b"stsc", struct.pack(">IIIII", 0, 1, 1, count, 1)),
+        box(b"stco", struct.pack(">III", 0, 1, 1000)),
+    )
+    media = box(b"mdia", box(b"mdhd", struct.pack(">IIIIII", 0, 0, 0, 16000, count, 0)))
+    handler = box(b"hdlr", struct.pack(">II4s", 0, 0, b"soun"), bytes(13))
+    sound = box(b"minf", box(b"smhd", bytes(8)), table)
+    track = box(b"trak", box(b"tkhd", bytes(84)), box(b"mdia", media[8:], handler, sound))
+    moov = box(b"moov", box(b"mvhd", bytes(100)), track)
+    return box(b"ftyp", b"M4A \0\0\0\0") + moov + box(b"mdat", bytes(7000))
+
+
+def checksum(data, polynomial, width):
+    value = 0
+    for byte in data:
+        value ^= byte << width - 8
+        for _ in range(8):
+            value = value << 1 ^ (polynomial if value >> width - 1 else 0)
+        value &= (1 << width) - 1
+    return value.to_bytes(width // 8, "big")
+
+
+def long_flac(seconds):
+    """A FLAC file of silence, eight channels at 384 kHz: 36 bytes for each 65,535 samples of all (RFC 9639)."""
+    rate, size = 384_000, 65_535
+    form = rate << 44 | 7 << 41 | 15 << 36 | seconds * rate
+    info = struct.pack(">HH", size, size) + bytes(6) + form.to_bytes(8, "big") + bytes(16)
+    frames = [b"fLaC\x80\0\0\x22" + info]
+    for number in range(seconds * rate // size):
+        head = b"\xff\xf8\x70\x78" + chr(number).encode("utf-8", "surrogatepass") + struct.pack(">H", size - 1)
+        head += checksum(head, 0x107, 8) + bytes(24)
+        frames.append(head + checksum(head, 0x18005, 16))
+    return b"".join(frames)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with DecodePool(keeps_spare=True) as pool:
+        yield pool
+
+
+def decoded(pool, file, limits=LIMITS):
+    return pool.decode_into(lambda *_: None, file, rate=16000, limits=limits)
+
+
+def peak_bytes(pool):
+    """The most memory that a child of the pool ever had."""
+    peaks = []
+    for child in pool._children:
+        status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
+        peaks += [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks)
+
+
+def test_code_books_that_overflow_the_stack_cost_two_children_once():
+    file, losses = vorbis(1, 20), []
+    with DecodePool(on_loss=lambda: losses.append(1)) as pool:
+        for _ in range(2):  # the second time, no child gets it
+            with pytest.raises(DecoderCrashedError, match="crashed"):
+                decoded(pool, io.BytesIO(file))
+
+            assert len(losses) == 2
+        assert decoded(pool, io.BytesIO(CLIP)).seconds == 1
+
+
+@pytest.mark.parametrize("books", [5, pytest.param(221, marks=pytest.mark.slow)])
+def test_code_books_fill_the_memory_of_a_child_alone(pool, books):
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    with contextlib.suppress(InvalidAudioError):
+        decoded(pool, io.BytesIO(vorbis(books, 19)))
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < own + 30 * MIB
+    assert peak_bytes(pool) < 512 * MIB
+
+
+def test_an_index_of_one_line_fills_no_memory(pool):
+    with pytest.raises(InvalidAudioError):
+        decoded(pool, io.BytesIO(mp4_with_times(20_000_000)))
+
+    assert peak_bytes(pool) < 512 * MIB
+    assert decoded(pool, io.BytesIO(mp4_with_times(2000)), AudioLimits(min_seconds=0)).container == "mp4"
+
+
+def test_what_takes_long_to_decode_is_too_long(pool):
+    with pytest.raises(AudioTooLongError, match="8 channels at 384000 Hz"):
+        decoded(pool, io.BytesIO(long_flac(20)), AudioLimits(max_seconds=20))
+
+    assert decoded(pool, io.BytesIO(long_flac(1)), AudioLimits(max_seconds=20)).channels == 8
+
+
+def test_a_large_tag_takes_no_memory(pool):
+    size = 200 * MIB
+    tag = b"ID3\x04\0\0" + bytes(size >> shift & 0x7F for shift in (21, 14, 7, 0))
+    with tempfile.TemporaryFile() as file:
+        file.write(tag)
+        file.seek(size, os.SEEK_CUR)
+        file.write(encoded(tone(440, 1, 16000), 16000, "MP3", "MPEG_LAYER_III"))
+        before = peak_bytes(pool)
+
+        assert decoded(pool, file).seconds == pytest.approx(1, abs=0.1)
+
+    assert peak_bytes(pool) <= max(before, 100 * MIB)
+
+
+def test_the_memory_of_all_children_is_that_of_a_few():
+    with DecodePool(Confinement(memory_bytes=300 * MIB), most=2) as pool, ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(decoded, pool, io.BytesIO(mp4_with_times(9_000_000))) for _ in range(16)]:
+            with contextlib.suppress(InvalidAudioError):
+                one.result()
+            assert len(pool._children) <= 2
+        limits = [resource.prlimit(child.pid, resource.RLIMIT_AS) for child in pool._children]
+
+    assert set(limits) == {(300 * MIB, 300 * MIB)}
