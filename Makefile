@@ -31,7 +31,7 @@ OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
 .PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-slow test-long test-cpus
-.PHONY: soak test-gpu null-cuda lint format bench plots picture clean
+.PHONY: soak fuzz test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
 
@@ -156,6 +156,11 @@ test-long: setup
 # Mixed traffic and faults, twenty minutes (tests/soak). ARGS='--minutes 2 --seed 7', or '--mode row', or '--mode slow'.
 soak: setup
 	$(BIN)/python -m tests.soak $(ARGS)
+
+# Damaged files for the processes that decode, ten minutes for each library (tests/audio/fuzz.py).
+# ARGS='FFmpeg --minutes 1 --seed 7'.
+fuzz: setup
+	$(BIN)/python -m tests.audio.fuzz $(ARGS)
 
 # As on this processor and on older ones, by hiding instruction sets or by QEMU (tests/cpus/run.sh).
 # ARGS='avx2 sse4.2' runs those levels alone.

@@ -14,7 +14,6 @@ import sys
 from contextlib import suppress
 from typing import BinaryIO
 
-# PyAV and Python import these when a file first needs them; a confined process opens nothing any more.
 import numpy as np
 
 from audio.child_protocol import (

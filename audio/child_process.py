@@ -52,6 +52,10 @@ class Confinement:
     seconds: float = 300.0
     files: int = 4000
 
+    def children(self, threads: int, memory_bytes: float) -> int:
+        """Return how many children may serve ``threads``: all together get a quarter of the memory; at least one."""
+        return max(1, min(threads, int(memory_bytes / 4 / self.memory_bytes)))
+
 
 class ChildLostError(Exception):
     """The child died while it decoded a file, took too long, or answered nonsense; the message says which."""

@@ -51,7 +51,7 @@ class FatalFiles:
             raise type(fatal.error)(str(fatal.error))
 
     def note(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> None:
-        """Note that a file cost so many decoders, and how it was refused. Its position is undefined afterwards."""
+        """Note that a file cost ``losses`` decoders, and how it was refused. Its position is undefined afterwards."""
         size, digest, now = file.seek(0, os.SEEK_END), _digest(file), self._clock()
         with self._lock:
             self._forget(now)

@@ -12,7 +12,7 @@ _WAV_CODECS_OF_LIBSNDFILE = {0x0000, 0x0001, 0x0002, 0x0003, 0x0006, 0x0007, 0x0
 
 
 class Reader(Enum):
-    """The library: libsndfile is fast, small, and safe enough for threads of a server; FFmpeg reads the rest.
+    """The library: libsndfile is fast and small; FFmpeg reads the rest.
 
     16-bit PCM needs neither.
     """

@@ -264,9 +264,12 @@ class _Decoders:
     """
 
     def __init__(self, threads: int) -> None:
+        from audio.child_process import Confinement
         from audio.pool import DecodePool
+        from models.device.resources import memory_bytes
 
-        self.threads, self.pool, self.stopped = ThreadPoolExecutor(threads), DecodePool(), threading.Event()
+        self.threads, self.stopped = ThreadPoolExecutor(threads), threading.Event()
+        self.pool = DecodePool(most=Confinement().children(threads, memory_bytes()))
 
     def __enter__(self) -> Self:
         return self

@@ -500,6 +500,6 @@ _DEFAULT_ENVIRONMENT = {
 
 
 def _environment() -> dict[str, str]:
-    """Return an engine's environment: ours without settings, for it is told what it needs; keys and secrets least."""
+    """Return an engine's environment: ours without settings, which `Load` has; keys and secrets are none of its."""
     ours = {name: value for name, value in os.environ.items() if not name.upper().startswith("STENO_")}
     return _DEFAULT_ENVIRONMENT | ours

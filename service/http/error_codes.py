@@ -38,7 +38,7 @@ class ErrorCode(Enum):
     UNSUPPORTED_VALUE = Meaning((400,), "the value of the field in `param` is right, but not for this model or service")
     UNSUPPORTED_FORMAT = Meaning((400,), "not audio, or not a supported kind; channels or rate out of range")
     INVALID_AUDIO = Meaning((400,), "nothing can be decoded, or samples are not numbers")
-    DECODER_CRASHED = Meaning((400,), "two processes that decode died of the file")
+    DECODER_CRASHED = Meaning((400,), "two processes that decode died of the file; it is refused for an hour")
     AUDIO_TOO_SHORT = Meaning((400,), "the audio is under 0.1 s")
     AUDIO_TOO_LONG = Meaning((400,), "the audio is over the limit")
     INVALID_REQUEST = Meaning((400,), "any other error of HTTP, with its status")

@@ -46,7 +46,6 @@ CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
 _NEVER_SECONDS = 86_400
 _SPARE_DECODE_THREADS = 4
-_SHARE_OF_DECODERS = 0.25
 _SPARE_SECONDS = 5.0  # after the start, when engines do not need the cores most
 
 
@@ -67,15 +66,14 @@ def open_front(
     cores = math.ceil(processors() / settings.http_processes)
     threads = settings.decode_threads and math.ceil(settings.decode_threads / settings.http_processes)
     threads = threads or cores + _SPARE_DECODE_THREADS
-    # All children together may take a quarter of the memory.
-    children = int(_SHARE_OF_DECODERS * memory_bytes() / settings.decode_memory_bytes / settings.http_processes)
+    confinement = Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds)
     with (
         # More than cores, so that short uploads pass long ones.
         ThreadPoolExecutor(threads, "decode", give_way) as decode_threads,
         ThreadPoolExecutor(cores, "cut", give_way) as cut_threads,
         DecodePool(
-            Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
-            most=max(1, min(threads, children)),
+            confinement,
+            most=confinement.children(threads, memory_bytes() / settings.http_processes),
             keeps_spare=True,
             in_thread=give_way,
             on_loss=metrics.decode_crashes.inc,

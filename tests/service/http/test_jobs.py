@@ -13,6 +13,7 @@ import pytest
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.jobs import webhook as webhooks
 from service.jobs.store import JobStore
+from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -143,6 +144,15 @@ def test_a_job_that_fails_is_answered_as_a_transcription_is(service, samples):
     assert described["status"] == "failed"
     assert described["error"]["code"] == direct.json()["error"]["code"]
     assert (result.status_code, result.json()) == (direct.status_code, direct.json())
+
+
+def test_a_job_whose_file_crashes_decoders_fails_at_once(service):
+    answer = service.client.post(JOBS, **form(vorbis(1, 20)))
+
+    described = finished(service, answer.json()["id"])
+    assert described["status"] == "failed"
+    assert described["error"]["code"] == "decoder_crashed"
+    assert service.client.get(f"{JOBS}/{described['id']}/result").status_code == 400
 
 
 def test_a_field_without_effect_is_counted_once(service):

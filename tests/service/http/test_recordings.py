@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.audio.media_files import MEDIA, sample_of
+from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import form, serving, tone, wav
 
 
@@ -55,6 +56,19 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
         assert "more than 0.0001 s" in answer.json()["error"]["message"]
         assert served.metric("steno_decode_crashes_total") == 1
         assert served.post(**form(wav(tone(16_000)))).status_code == 200
+
+
+def test_a_file_that_crashes_its_decoders_costs_two_of_them_and_no_other_request():
+    file = vorbis(1, 20)
+    with serving() as served:
+        for _ in range(2):  # the second time, no decoder gets it
+            answer = served.post(**form(file))
+
+            assert answer.status_code == 400
+            assert answer.json()["error"]["code"] == "decoder_crashed"
+            assert served.metric("steno_decode_crashes_total") == 2
+        assert served.post(**form(sample_of("webm", tone))).status_code == 200
+        assert served.metric('steno_decoders_unconfined{layer="seccomp"}') == 0
 
 
 @pytest.mark.slow
