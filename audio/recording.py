@@ -70,6 +70,11 @@ class Recording:
             self._write(samples)
         self._length += len(samples) // _SAMPLE_BYTES
 
+    @property
+    def descriptor(self) -> int | None:
+        """Descriptor of its file, in which its samples lie from the start; None if it is in memory."""
+        return None if self._file is None else self._file.fileno()
+
     def read(self, start: int, stop: int) -> Samples:
         """Return the samples from ``start`` up to ``stop`` or the end; any thread may call this.
 
@@ -78,7 +83,7 @@ class Recording:
         if self._file is None:
             return np.frombuffer(memoryview(self._memory).toreadonly(), np.float32)[start:stop]
         stop = min(stop, self._length)
-        return np.frombuffer(_read(self._file.fileno(), start * _SAMPLE_BYTES, stop * _SAMPLE_BYTES), np.float32)
+        return read_samples(self._file.fileno(), start, stop)
 
     def close(self) -> None:
         """Release its memory and its file."""
@@ -98,12 +103,13 @@ class Recording:
             raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error
 
 
-def _read(descriptor: int, start: int, stop: int) -> bytes:
-    blocks = []
-    while start < stop and (block := os.pread(descriptor, stop - start, start)):
+def read_samples(descriptor: int, start: int, stop: int) -> Samples:
+    """Return the samples from ``start`` up to ``stop`` or the end of a recording's file."""
+    blocks, at, end = [], start * _SAMPLE_BYTES, stop * _SAMPLE_BYTES
+    while at < end and (block := os.pread(descriptor, end - at, at)):
         blocks.append(block)
-        start += len(block)
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        at += len(block)
+    return np.frombuffer(blocks[0] if len(blocks) == 1 else b"".join(blocks), np.float32)
 
 
 def _write_all(descriptor: int, what: memoryview, offset: int) -> None:

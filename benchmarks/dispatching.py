@@ -21,8 +21,7 @@ from audio.recording import Recording
 from audio.segment.voice_activity import SpeechDetector
 from benchmarks.environment import describe
 from service.dispatch.cut_recording import CutRecording
-from service.dispatch.queue import LocalQueue
-from service.dispatch.recordings import Recordings
+from service.dispatch.recordings import Options, Recordings
 from service.dispatch.utterance import Lane
 from service.engine.supervisor import STUB_ENGINE
 from service.server import Server
@@ -60,20 +59,20 @@ async def _until_ready(server: Server, supervising: asyncio.Task[None]) -> None:
 
 async def _measured(args: argparse.Namespace) -> list[float]:
     server = Server(Settings(model="stub.nemo", port=0, max_requests=4096), STUB_ENGINE)
-    recordings = Recordings(LocalQueue(server.dispatcher), timeout=600.0, metrics=server.metrics)
     supervising = asyncio.create_task(server.fleet.run())
     await _until_ready(server, supervising)
     samples = np.random.default_rng(0).standard_normal(round(args.seconds * _RATE)).astype(np.float32)
     detector, left = SpeechDetector(), iter(range(0))
     lane = Lane(next(iter(server.dispatcher.catalog)).id)
     with ThreadPoolExecutor(2) as threads:
+        recordings = Recordings(server.dispatcher, threads)
 
         async def ask() -> None:
             for number in left:
                 recording = Recording(_RATE, 2 * args.seconds)
                 recording.append(samples.tobytes())
                 cut = CutRecording(recording, None, detector, threads)
-                async for _ in recordings.transcribe(cut, number, lane):
+                async for _ in recordings.transcribe(cut, Options(str(number), lane, most_seconds=600.0)):
                     pass
                 recording.close()
 

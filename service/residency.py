@@ -114,7 +114,6 @@ class Residency:
         return leaving
 
     async def _leave(self, served: ServedModel) -> None:
-        await self._dispatcher.catalog.until_known()  # no process begins to use it from now on
         await served.until_unused()
         if served.id in self._dispatcher.catalog:  # unless it was lost with its engine
             self._fleet.unload(served.id)

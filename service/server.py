@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import msgspec
@@ -21,7 +22,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import EngineLostError, stopped
-from service.dispatch.queue import LocalQueue
+from service.dispatch.recordings import Recordings
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
@@ -40,6 +41,7 @@ from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
@@ -174,9 +176,19 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": self._url, "pid": os.getpid()})
-        queue = LocalQueue(self.dispatcher)
-        core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand)
-        with open_front(settings, core, queue, metrics=self.metrics, access=self._access, tracer=self._tracer) as front:
+        with contextlib.ExitStack() as opened:
+            threads = opened.enter_context(ThreadPoolExecutor(processors(), "part", give_way))
+            recordings = Recordings(self.dispatcher, threads)
+            core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand, recordings)
+            front = opened.enter_context(
+                open_front(
+                    *(settings, core),
+                    recordings=recordings,
+                    metrics=self.metrics,
+                    access=self._access,
+                    tracer=self._tracer,
+                )
+            )
             jobs = self._jobs(
                 lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
             )
@@ -187,7 +199,7 @@ class Server:
             http: WorkerSupervisor | Web
             if self._workers:
                 http = self._workers
-                main_process = MainProcess(self.dispatcher, self._demand, self._access, RelayServer(app))
+                main_process = MainProcess(core, self._access, RelayServer(app))
                 serving = asyncio.create_task(self._workers.run(self._listener, main_process))
             else:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))

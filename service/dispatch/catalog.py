@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -68,7 +68,6 @@ class Catalog:
     Attributes:
         default: id of the default.
         on_change: called when a model was added, removed, loaded, or takes no more requests.
-        until_known: waits until all HTTP processes know the last change.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Catalog:
         self.default = next(iter(checkpoints))
         self._aliases = aliases
         self.on_change: Callable[[], None] = lambda: None
-        self.until_known: Callable[[], Awaitable[None]] = _at_once
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
@@ -162,7 +160,3 @@ class Catalog:
     def weight_bytes(self) -> int:
         """Bytes of the weights of all loaded models."""
         return sum(model.ready.weight_bytes for model in self if model.ready)
-
-
-async def _at_once() -> None:
-    """Return at once: there is no other process."""

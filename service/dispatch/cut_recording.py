@@ -64,6 +64,16 @@ class CutRecording:
     _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
     @property
+    def rate(self) -> int:
+        """Samples per second."""
+        return self.recording.rate
+
+    @property
+    def samples(self) -> int:
+        """Number of samples, as far as it has arrived."""
+        return len(self.recording)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it is one utterance."""
         return self.rule is None

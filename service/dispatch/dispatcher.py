@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from audio.samples import Samples
+from audio.segment.segmenter import Segment
 from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
@@ -62,6 +63,9 @@ class EngineLink(Protocol):
         """
 
 
+_NO_CUT = Segment(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer for an utterance.
@@ -72,6 +76,8 @@ class Answer:
         start: where it begins, in seconds of its recording.
         end: where it ends.
         identified: its language, if that was identified.
+        cut: the part of the recording, in samples.
+        has_text: whether the model wrote anything for it; joining may have moved its words to a neighbour.
     """
 
     transcript: Transcript
@@ -79,6 +85,8 @@ class Answer:
     start: float = 0.0
     end: float = math.inf
     identified: Identified | None = None
+    cut: Segment = _NO_CUT
+    has_text: bool = False
 
     @property
     def identify_seconds(self) -> float:

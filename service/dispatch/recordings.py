@@ -5,9 +5,11 @@ others wait behind them no longer than behind a short recording.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Hashable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
@@ -15,108 +17,150 @@ from models.identified_samples import identified_samples
 from models.joining import Joiner, shifted
 from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
-from service.dispatch.cut_recording import CutRecording
-from service.dispatch.dispatcher import Answer
+from service.dispatch.backlog import BacklogEntry
+from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
+from service.dispatch.growth import Growth
 from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
-from service.dispatch.queue import AcceptedRecording, PartWindow, Queue
 from service.dispatch.utterance import Lane, Part
-from service.metrics import Metrics
+from service.dispatch.window import Window
 from service.threads import in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a recording is transcribed.
+
+    Attributes:
+        caller: who takes turns with others: the name of an API key, or an upload without one.
+        lane: the model, and which of its decoders.
+        prompt: the prompt of every part.
+        identification: identifies the language that each part is transcribed in; None: the prompt says it.
+        most_seconds: how long it may take in addition to the recording's own length; None: a job, which has no
+            deadline and goes after all others.
+    """
+
+    caller: str
+    lane: Lane
+    prompt: Prompt = DEFAULT_PROMPT
+    identification: Identification | None = None
+    most_seconds: float | None = None
+
+    @property
+    def is_background(self) -> bool:
+        """Whether it is a job's."""
+        return self.most_seconds is None
+
+
+class Cut(Protocol):
+    """A recording, and where it is cut."""
+
+    @property
+    def rate(self) -> int:
+        """Samples per second."""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one utterance."""
+
+    def cuts(self) -> AsyncGenerator[Segment, None]:
+        """Yield its parts in order, unless it is one utterance."""
+
+    async def read(self, segment: Segment) -> Samples:
+        """Return the samples of a part."""
 
 
 @dataclass(slots=True)
 class _Request:
-    cut_recording: CutRecording
-    caller: Hashable
-    lane: Lane
-    prompt: Prompt
+    recording: Cut
+    options: Options
     began: float  # time of the event loop
-    most_seconds: float | None  # that it may take in addition to the length of the recording; None: no deadline
-    accepted: AcceptedRecording
+    entry: BacklogEntry
     languages: PartLanguages | None
+    growth: Growth | None
     staged_samples: int = 0  # to the end of the last part that was begun
     answered_seconds: float = 0.0
 
     @property
+    def seconds(self) -> float:
+        """Length of the recording."""
+        return self.recording.samples / self.recording.rate
+
+    @property
     def deadline(self) -> float | None:
         """Time of the event loop by which answers are needed; it moves while the recording grows."""
-        if self.most_seconds is None:
+        if self.options.most_seconds is None:
             return None
-        growth, since = self.cut_recording.growth, self.began
+        growth, since = self.growth, self.began
         if growth is not None:
             since = asyncio.get_running_loop().time() if growth.ended is None else growth.ended
-        return since + self.most_seconds + self.cut_recording.recording.seconds
+        return since + self.options.most_seconds + self.seconds
 
 
 _BegunPart = tuple[asyncio.Task[Answer], Segment]
 
 
 class Recordings:
-    """Transcribes recordings through the queue.
+    """Transcribes recordings through the dispatcher.
 
     Args:
-        queue: where their parts get transcripts.
-        timeout: seconds that a recording may take in addition to its own length.
+        dispatcher: where their parts get transcripts.
+        threads: threads for what takes a millisecond.
+
+    Attributes:
+        threads: these threads.
     """
 
-    def __init__(self, queue: Queue, *, timeout: float, metrics: Metrics) -> None:
-        self._queue = queue
-        self._timeout = timeout
-        self._metrics = metrics
+    def __init__(self, dispatcher: Dispatcher, threads: Executor) -> None:
+        self._dispatcher = dispatcher
+        self.threads = threads
+        self._metrics = dispatcher.metrics
 
-    def accept(self, seconds: float, lane: Lane) -> AbstractAsyncContextManager[AcceptedRecording]:
+    def accept(self, seconds: float, lane: Lane) -> AbstractContextManager[BacklogEntry]:
         """Gate 2 for a recording that is still arriving, and has this length so far.
 
         Raises:
             OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
                 not be done in time.
         """
-        return self._queue.accept(lane.model, seconds, is_single=False, is_background=False)
+        return self._dispatcher.admission.accept(lane.model, seconds)
+
+    def grow(self, entry: BacklogEntry, seconds: float) -> None:
+        """Count more audio of a recording that is still arriving; see `accept`."""
+        self._dispatcher.admission.grow(entry, seconds)
 
     async def transcribe(
-        self,
-        cut_recording: CutRecording,
-        caller: Hashable,
-        lane: Lane,
-        prompt: Prompt = DEFAULT_PROMPT,
-        *,
-        identification: Identification | None = None,
-        accepted: AcceptedRecording | None = None,
-        waited_seconds: float = 0.0,
-        is_background: bool = False,
+        self, recording: Cut, options: Options, *, accepted: BacklogEntry | None = None, growth: Growth | None = None
     ) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times from its beginning; none if all was cut away.
 
         Closing the generator, or cancelling the task that awaits it, drops the parts that are under way.
 
         Args:
-            cut_recording: the recording. Gate 1 must have let its request in, unless it is a job's.
-            caller: who takes turns with others.
-            lane: the model, and which of its decoders.
-            prompt: the prompt of every part.
-            identification: identifies the language that each part is transcribed in; None: the prompt says it.
+            recording: the recording. Gate 1 must have let its request in, unless it is a job's.
+            options: how it is transcribed.
             accepted: the recording, if gate 2 has accepted it already.
-            waited_seconds: seconds that it waited for its model, which count in its deadline.
-            is_background: whether it is a job's: it goes after all others, and has no deadline.
+            growth: how much of it may be cut, if it is still arriving.
 
         Raises:
             OverloadedError: at gate 2, before anything else.
             DispatchError: if a part gets no transcript; see `Dispatcher.transcribe`.
         """
-        seconds, began = cut_recording.recording.seconds, asyncio.get_running_loop().time()
-        most_seconds = None if is_background else self._timeout - waited_seconds
-        is_single = cut_recording.is_whole and identification is None
-        queued: AbstractAsyncContextManager[AcceptedRecording] = (
+        began, model = asyncio.get_running_loop().time(), options.lane.model
+        admission = self._dispatcher.admission
+        with (
             nullcontext(accepted)
             if accepted
-            else self._queue.accept(lane.model, seconds, is_single=is_single, is_background=is_background)
-        )
-        async with queued as queued_recording:
-            languages = PartLanguages(identification) if identification else None
-            request = _Request(*(cut_recording, caller, lane, prompt, began, most_seconds, queued_recording, languages))
+            else admission.accept(model, recording.samples / recording.rate, is_background=options.is_background)
+        ) as entry:
+            languages = PartLanguages(options.identification) if options.identification else None
+            request = _Request(recording, options, began, entry, languages, growth)
             with self._counted(request):
-                if cut_recording.is_whole:
+                if recording.is_whole:
                     yield await self._transcribe_whole(request)
                     return
                 async with aclosing(self._answers(request)) as answers:
@@ -132,7 +176,7 @@ class Recordings:
         joiner = Joiner()
         try:
             while (part := await begun.get()) is not None:
-                answer = await _joined(joiner, request.cut_recording, *part)
+                answer = await _joined(joiner, request.recording.rate, *part)
                 under_way.remove(part[0])
                 yield answer
             await beginning
@@ -154,8 +198,8 @@ class Recordings:
         Raises:
             DeadlineExceededError: if a part has no room in time.
         """
-        window = request.accepted.window
-        async with aclosing(request.cut_recording.cuts()) as cuts:
+        window = self._dispatcher.background_window if request.options.is_background else self._dispatcher.window
+        async with aclosing(request.recording.cuts()) as cuts:
             async for cut in cuts:
                 room = window.acquire(cut.stop - cut.start)
                 try:
@@ -169,18 +213,15 @@ class Recordings:
 
     async def _transcribe_whole(self, request: _Request) -> Answer:
         """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
-        cut_recording = request.cut_recording
-        whole = Segment(0, len(cut_recording.recording))
-        answer = await self._transcribe_part(request, whole, cut_recording.recording.seconds, _turn(request))
-        cut_recording.note_answer(whole, has_text=bool(answer.transcript.text))
-        return answer
+        whole = Segment(0, request.recording.samples)
+        return await self._transcribe_part(request, whole, request.seconds, _turn(request))
 
     def _begun(
-        self, request: _Request, cut: Segment, window: PartWindow, room: "asyncio.Future[None]"
+        self, request: _Request, cut: Segment, window: Window, room: "asyncio.Future[None]"
     ) -> "asyncio.Task[Answer]":
         """Start a part that has its room."""
         # A part's share includes the silence before it, which gets no transcript.
-        share = (cut.stop - request.staged_samples) / request.cut_recording.recording.rate
+        share = (cut.stop - request.staged_samples) / request.recording.rate
         request.staged_samples = cut.stop
         task = asyncio.create_task(self._transcribe_part(request, cut, share, _turn(request)))
         # A callback, because a task that is cancelled before it begins never runs.
@@ -188,17 +229,41 @@ class Recordings:
         return task
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float, turn: PartTurn | None) -> Answer:
-        samples, prompt, identified = await request.cut_recording.read(cut), request.prompt, None
+        options, entry, rate = request.options, request.entry, request.recording.rate
+        samples, prompt, identified = await request.recording.read(cut), options.prompt, None
         if turn is not None:
-            identified = await _identified(request, samples, turn)
+            identified = await self._identified(request, samples, turn)
             prompt = prompt._replace(language=identified.part.language)
-        part = Part(samples, share, request.caller, request.deadline, request.lane, prompt)
-        answer = await request.accepted.transcribe(part)
+        part = Part(samples, share, options.caller, request.deadline, options.lane, prompt)
+        entry.unstaged_seconds -= share
+        answer = await self._dispatcher.transcribe(
+            part, is_background=options.is_background, recording_seconds=entry.seconds
+        )
+        self._dispatcher.admission.backlog.answer(entry, share)
         request.answered_seconds += share
-        self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
-        rate = request.cut_recording.recording.rate
-        start, end = cut.start / rate, cut.stop / rate
-        return Answer(shifted(answer.transcript, start), answer.queue_seconds, start, end, identified)
+        self._metrics.audio_seconds.labels("ok", options.lane.model).inc(share)
+        return Answer(
+            *(shifted(answer.transcript, cut.start / rate), answer.queue_seconds, cut.start / rate, cut.stop / rate),
+            *(identified, cut, bool(answer.transcript.text)),
+        )
+
+    async def _identified(self, request: _Request, samples: Samples, turn: PartTurn) -> Identified:
+        """Identify the language of a part, by its beginning."""
+        languages, rate = request.languages, request.recording.rate
+        assert languages
+
+        async def identifying() -> Probabilities:
+            if rate == languages.rate:
+                beginning = identified_samples(samples, rate, rate)
+            else:  # resampling half a minute takes milliseconds
+                beginning = await in_thread(self.threads, lambda: identified_samples(samples, rate, languages.rate))
+            options = request.options
+            part = Part(beginning, 0.0, options.caller, request.deadline, languages.lane, DEFAULT_PROMPT)
+            return await self._dispatcher.identify(
+                part, is_background=options.is_background, recording_seconds=request.entry.seconds
+            )
+
+        return await turn.decide(identifying(), len(samples) / rate)
 
     @contextmanager
     def _counted(self, request: _Request) -> Iterator[None]:
@@ -214,8 +279,8 @@ class Recordings:
             is_refused = True
             raise
         finally:
-            unanswered = 0.0 if is_refused else request.cut_recording.recording.seconds - request.answered_seconds
-            self._metrics.audio_seconds.labels(outcome, request.lane.model).inc(max(0.0, unanswered))
+            unanswered = 0.0 if is_refused else request.seconds - request.answered_seconds
+            self._metrics.audio_seconds.labels(outcome, request.options.lane.model).inc(max(0.0, unanswered))
 
 
 async def _until(room: "asyncio.Future[None]", deadline: float | None) -> None:
@@ -231,10 +296,9 @@ async def _until(room: "asyncio.Future[None]", deadline: float | None) -> None:
         raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
 
 
-async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
+async def _joined(joiner: Joiner, rate: int, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
     """Wait for the answer of a part, and return what is final now: of its words, and of those held back before it."""
-    answer, rate = await task, cut_recording.recording.rate
-    cut_recording.note_answer(cut, has_text=bool(answer.transcript.text))
+    answer = await task
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
     # Words held back from the part before may begin earlier than this part.
     held = [word.start for word in transcript.words[:1] if word.start is not None]
@@ -243,20 +307,3 @@ async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Ta
 
 def _turn(request: _Request) -> PartTurn | None:
     return request.languages.next_turn() if request.languages else None
-
-
-async def _identified(request: _Request, samples: Samples, turn: PartTurn) -> Identified:
-    """Identify the language of a part, by its beginning."""
-    languages, rate = request.languages, request.cut_recording.recording.rate
-    assert languages
-
-    async def identifying() -> Probabilities:
-        if rate == languages.rate:
-            beginning = identified_samples(samples, rate, rate)
-        else:  # resampling half a minute takes milliseconds
-            threads = request.cut_recording.threads
-            beginning = await in_thread(threads, lambda: identified_samples(samples, rate, languages.rate))
-        part = Part(beginning, 0.0, request.caller, request.deadline, languages.lane, DEFAULT_PROMPT)
-        return await request.accepted.identify(part)
-
-    return await turn.decide(identifying(), len(samples) / rate)

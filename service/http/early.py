@@ -21,11 +21,11 @@ from audio.growing import BeginningChangedError, Decoding, GrowingRecording
 from audio.origin import Origin
 from audio.pool import NoChildError
 from audio.recording import Recording, StorageFullError
+from service.dispatch.backlog import BacklogEntry
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import RefusedError
 from service.dispatch.growth import Growth
-from service.dispatch.queue import AcceptedRecording
 from service.http.decoding import decode, decode_in_thread
 from service.http.errors import RequestError
 from service.http.front import Front
@@ -53,7 +53,7 @@ class _Started:
 
     growth: Growth
     cut_recording: CutRecording
-    accepted: AcceptedRecording
+    accepted: BacklogEntry
     pump: Pump[Answer]
 
 
@@ -121,7 +121,12 @@ class EarlyStart:
         self._look()
 
     def _look(self) -> None:
-        if self._form is None or self._is_over or (self._work is not None and not self._work.done()):
+        if (
+            self._form is None
+            or self._is_over
+            or self._front.recordings is None
+            or (self._work is not None and not self._work.done())
+        ):
             return
         file = _file(self._form)
         size = file.size or 0
@@ -204,7 +209,8 @@ class EarlyStart:
             growth = Growth(len(recording))
             cut_recording = cut(self._front, options, recording, growth)
             place = AsyncExitStack()
-            accepted = await place.enter_async_context(self._front.recordings.accept(recording.seconds, options.lane))
+            assert self._front.recordings is not None
+            accepted = place.enter_context(self._front.recordings.accept(recording.seconds, options.lane))
             self._resources.push_async_callback(place.aclose)
             parts = answers(self._front, self._record, options, cut_recording, accepted=accepted)
             pump = Pump(_within(place, parts))
@@ -214,7 +220,8 @@ class EarlyStart:
     async def _grow(self, started: _Started) -> None:
         recording, growth = started.cut_recording.recording, started.growth
         if not started.pump.has_ended:
-            await started.accepted.grow((len(recording) - growth.samples) / recording.rate)
+            assert self._front.recordings is not None
+            self._front.recordings.grow(started.accepted, (len(recording) - growth.samples) / recording.rate)
             growth.grow(len(recording))
 
     # When it has arrived.

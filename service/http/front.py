@@ -35,7 +35,7 @@ class Front:
 
     Attributes:
         core: gate 1, the models, and the limits of keys.
-        recordings: transcribes recordings of any length.
+        recordings: transcribes recordings that are still arriving; None in a worker.
         decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
         cut_threads: threads that cut long recordings and write long answers; separate, because decoding may take long.
         detector: finds speech for cutting.
@@ -51,7 +51,7 @@ class Front:
 
     settings: Settings
     core: Core
-    recordings: Recordings
+    recordings: Recordings | None
     metrics: Metrics
     decode_threads: ThreadPoolExecutor
     cut_threads: ThreadPoolExecutor
@@ -74,8 +74,8 @@ class Front:
         """
         return self._require_loaded(self.find_model(name))
 
-    async def get_or_load(self, name: str, seconds: float, resources: AsyncExitStack) -> LoadedModel:
-        """Return the model of this id or alias, after loading it on demand if needed.
+    async def hold_model(self, name: str, seconds: float, resources: AsyncExitStack) -> LoadedModel:
+        """Hold the model of this id or alias, after loading it on demand if needed.
 
         Args:
             name: id or alias, from the client.
@@ -88,7 +88,7 @@ class Front:
         """
         try:
             async with asyncio.timeout(seconds):
-                model = await self.core.get_or_load(name, resources)
+                model = await resources.enter_async_context(self.core.hold_model(name))
         except TimeoutError:
             raise self.core.gate.still_loading() from None
         except DemandError as error:

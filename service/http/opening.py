@@ -20,7 +20,6 @@ from audio.confinement import LAYERS
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
-from service.dispatch.queue import Queue
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
 from service.http.access import Access
@@ -51,14 +50,20 @@ _SPARE_SECONDS = 5.0  # after the start, when engines do not need the cores most
 
 @contextlib.contextmanager
 def open_front(
-    settings: Settings, core: Core, queue: Queue, *, metrics: Metrics, access: Access, tracer: Tracer
+    settings: Settings,
+    core: Core,
+    *,
+    recordings: Recordings | None = None,
+    metrics: Metrics,
+    access: Access,
+    tracer: Tracer,
 ) -> Iterator[Front]:
     """Open the front of a process; the threads of all `settings.http_processes` share the cores.
 
     Args:
         settings: the settings.
         core: what requests need of the process with the dispatcher: models, gate 1, limits of keys.
-        queue: the dispatcher's queue.
+        recordings: transcribes recordings that are still arriving.
         metrics: those of this process.
         access: the API keys.
         tracer: traces requests.
@@ -87,7 +92,7 @@ def open_front(
         yield Front(
             settings=settings,
             core=core,
-            recordings=Recordings(queue, timeout=settings.request_timeout_seconds, metrics=metrics),
+            recordings=recordings,
             metrics=metrics,
             decode_threads=decode_threads,
             cut_threads=cut_threads,

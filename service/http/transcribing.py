@@ -1,13 +1,15 @@
 """From a decoded recording to the answers of its parts, as the options of a request ask for."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from audio.recording import Recording
 from audio.segment.segmenter import SegmentRule
+from service.dispatch.backlog import BacklogEntry
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.growth import Growth
-from service.dispatch.queue import AcceptedRecording
+from service.dispatch.recordings import Options
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http.front import Front
 from service.http.reply import TranscriptionOptions
@@ -28,7 +30,7 @@ def answers(
     options: TranscriptionOptions,
     cut_recording: CutRecording,
     *,
-    accepted: AcceptedRecording | None = None,
+    accepted: BacklogEntry | None = None,
     is_background: bool = False,
 ) -> AsyncGenerator[Answer, None]:
     """Return the answers of a recording's parts; see `Recordings.transcribe`.
@@ -50,14 +52,25 @@ def answers(
             language = (await options.detect_language(lambda: phrases)).language
         return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
 
-    transcribed = front.recordings.transcribe(
-        *(cut_recording, record.caller or record.request_id, options.lane, options.prompt),
-        identification=options.identification,
-        accepted=accepted,
-        waited_seconds=record.stages.get("load", 0.0),
-        is_background=is_background,
+    left = front.settings.request_timeout_seconds - record.stages.get("load", 0.0)
+    asked = Options(
+        *(record.caller or record.request_id, options.lane, options.prompt, options.identification),
+        most_seconds=None if is_background else left,
     )
+    if accepted is None:
+        transcribed = front.core.transcribe(cut_recording, asked)
+    else:
+        assert front.recordings is not None
+        transcribed = front.recordings.transcribe(cut_recording, asked, accepted=accepted, growth=cut_recording.growth)
+    transcribed = _noted(transcribed, cut_recording)
     return answers_in_written_form(transcribed, write) if options.fields.format == "written" else transcribed
+
+
+async def _noted(answers: AsyncGenerator[Answer, None], recording: CutRecording) -> AsyncGenerator[Answer, None]:
+    async with aclosing(answers):
+        async for answer in answers:
+            recording.note_answer(answer.cut, has_text=answer.has_text)
+            yield answer
 
 
 def _rule(front: Front, options: TranscriptionOptions, recording: Recording) -> SegmentRule | None:

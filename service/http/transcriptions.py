@@ -182,7 +182,10 @@ async def parse_options(
         model = await _loaded(front, record, name, resources, receive)
     else:
         model = front.ready_model(name)
-        resources.enter_context(model.entry.use())
+        if loads:
+            model = await front.hold_model(model.id, front.settings.request_timeout_seconds, resources)
+        else:
+            resources.enter_context(model.entry.use())
     record.model = model.id
     fields = model.narrowed(fields)
     identification = _identification(front, model, fields, is_translation=is_translation)
@@ -223,7 +226,7 @@ async def _loaded(
     """Return a model on demand, held by ``resources``, after loading it."""
     began = time.monotonic()
     try:
-        loading = front.get_or_load(name, front.settings.request_timeout_seconds, resources)
+        loading = front.hold_model(name, front.settings.request_timeout_seconds, resources)
         return await (unless_client_leaves(receive, loading) if receive else loading)
     finally:
         record.stages["load"] = time.monotonic() - began

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from importlib.metadata import version
 
 import msgspec
@@ -20,9 +21,8 @@ from audio.confinement import hide_from_siblings
 from service import garbage, logs
 from service.channel import Channel
 from service.dispatch.admission import Gate
-from service.dispatch.catalog import Catalog
+from service.dispatch.catalog import Catalog, ServedModel
 from service.http.access import Access, Key
-from service.http.allowance import KeyLimits
 from service.http.app import create_app
 from service.http.connections import Connections
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
@@ -36,23 +36,17 @@ from service.workers.descriptors import DescriptorSender
 from service.workers.protocol import (
     RELAYED,
     Answered,
-    Failed,
+    Ended,
     Finish,
     Granted,
-    Keys,
-    LanguageProbabilities,
-    LimitReached,
-    Listening,
-    Models,
-    ModelsKnown,
-    SendSnapshot,
     Snapshot,
     Start,
+    State,
     ToWorker,
     to_worker,
 )
 from service.workers.relay import WorkerApp
-from service.workers.remote import Calls, RemoteCore, RemoteModels, RemoteQueue
+from service.workers.remote import RemoteCore
 from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedOutlook, SharedRequestCounts
 from service.workers.totals import snapshot
 
@@ -60,86 +54,79 @@ _SNAPSHOT_SECONDS = 1.0
 
 
 class _Worker:
-    """A worker, from its first messages to its last.
+    """A worker, from its first message to its last.
 
     Args:
-        settings: the settings.
-        shared: counts of all processes.
-        arena: memory for samples.
-        calls: what it asks the main process for.
-        descriptors: sends descriptors to the main process.
-        listener: where it accepts connections.
+        start: the first message.
+        channel: the channel to the main process.
+        descriptors: sends it descriptors.
+        arena: memory for samples, which it maps.
+        counts: descriptor of the counts of all processes.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        shared: SharedCounts,
-        arena: Arena,
-        calls: Calls,
-        descriptors: DescriptorSender,
-        listener: socket.socket,
+        self, start: Start, channel: Channel[ToWorker], descriptors: DescriptorSender, arena: Arena, counts: int
     ) -> None:
-        self._settings = settings
-        self._shared = shared
+        self._settings = settings = Settings(**msgspec.json.decode(start.settings))
+        self._shared = SharedCounts(counts, settings.http_processes + 1, start.row)
+        self._channel = channel
+        self._descriptors = descriptors
         self._arena = arena
-        self._calls = calls
-        self._listener = listener
-        self._catalog = Catalog(settings.checkpoints, settings.model_aliases)
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
         self._metrics = Metrics()
-        self._descriptors = descriptors
-        self._models = RemoteModels(calls)
-        self._has_models = asyncio.Event()  # and keys, which come before
+        self._counts = SharedRequestCounts(self._shared)
+        self._core = RemoteCore(
+            Gate(settings.admission_limits, SharedOutlook(self._shared), self._counts),
+            Catalog(settings.checkpoints, settings.model_aliases),
+            loads_on_demand=not settings.loadable.is_empty,
+            send=channel.send,
+            descriptors=descriptors,
+            arena=arena,
+        )
+        self._has_state = asyncio.Event()
         self._finish = asyncio.Event()
-        self._sending: set[asyncio.Task[None]] = set()
 
     def handle(self, message: ToWorker) -> None:
         """Handle a message of the main process."""
         match message:
-            case Answered() | LanguageProbabilities() | Failed() | Granted() | LimitReached():
-                self._calls.handle(message)
-            case Models(version=version, entries=entries):
-                self._catalog.replace(self._models.of(entries))
-                self._has_models.set()
-                self._calls.send(ModelsKnown(version))
-            case Keys(entries=entries):
-                self._access.replace(
-                    Key(entry.name, entry.digest, entry.limits and KeyLimits(*entry.limits)) for entry in entries
+            case Granted() | Answered() | Ended():
+                self._core.handle(message)
+            case State(models=models, keys=keys):
+                self._core.catalog.replace(
+                    ServedModel(
+                        *(model.id, model.checkpoint, model.ready),
+                        is_leaving=model.is_leaving,
+                        is_on_demand=model.is_on_demand,
+                        identifies=model.identifies,
+                    )
+                    for model in models
                 )
+                self._access.replace(Key(key.name, key.digest, key.limits) for key in keys)
                 self._metrics.expect_keys(self._access.names)
-            case SendSnapshot():
-                sending = asyncio.create_task(self._send_snapshot())
-                self._sending.add(sending)
-                sending.add_done_callback(self._sending.discard)
+                self._has_state.set()
             case Finish():
                 self._finish.set()
 
-    async def run(self) -> None:
+    async def run(self, listener: socket.socket) -> None:
         """Answer connections until `Finish`, and those under way to their end."""
-        await self._has_models.wait()
-        settings = self._settings
+        await self._has_state.wait()
+        settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
-        counts = SharedRequestCounts(self._shared)
-        gate = Gate(settings.admission_limits, SharedOutlook(self._shared), counts)
-        core = RemoteCore(gate, self._catalog, not settings.loadable.is_empty, self._calls)
-        queue = RemoteQueue(self._calls, self._arena)
-        with open_front(settings, core, queue, metrics=self._metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front, None), lambda connection: self._descriptors.send(RELAYED, connection))
+        with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
+            app = WorkerApp(create_app(front, None), partial(self._descriptors.send, RELAYED))
             connections = SharedConnectionCounts(self._shared)
-            web = Web(settings, app, Connections(connection_limits(settings), self._metrics, connections))
+            web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
             garbage.take_over()
+            serving = asyncio.create_task(web.answer(listener))
             aside = [
                 asyncio.create_task(work)
                 for work in (
-                    measure_lag(self._metrics),
+                    measure_lag(metrics),
                     self._send_snapshots(),
-                    garbage.collect(lambda: counts.own_requests, self._collect),
+                    garbage.collect(lambda: self._counts.own_requests, self._collect),
                 )
             ]
-            serving = asyncio.create_task(web.answer(self._listener))
             finishing = asyncio.create_task(self._finish.wait())
-            self._calls.send(Listening())
             try:
                 await asyncio.wait({serving, finishing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -152,16 +139,17 @@ class _Worker:
                 if front.outbound is not None:
                     await front.outbound.close()
                 await asyncio.to_thread(spans.close)
-                await self._send_snapshot()
+                await self.send_snapshot()
 
-    async def _send_snapshot(self) -> None:
+    async def send_snapshot(self) -> None:
+        """Send the metrics of now."""
         registry = self._metrics.registry
         # It takes some milliseconds. A worker that sends none is killed.
-        self._calls.send(Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
+        self._channel.send(Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
 
     async def _send_snapshots(self) -> None:
         while True:
-            await self._send_snapshot()
+            await self.send_snapshot()
             await asyncio.sleep(_SNAPSHOT_SECONDS)
 
     def _collect(self) -> None:
@@ -173,31 +161,19 @@ async def _main(args: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: None)  # the main process says when to end
-    begun: asyncio.Future[Start] = loop.create_future()
-    early: list[ToWorker] = []
-    worker: list[_Worker] = []
+    worker: asyncio.Future[_Worker] = loop.create_future()
+    channel = Channel(to_worker)
 
     def handle(message: ToWorker) -> None:
-        if worker:
-            worker[0].handle(message)
-        elif isinstance(message, Start):
-            begun.set_result(message)
+        if isinstance(message, Start):
+            descriptors = DescriptorSender(socket.socket(fileno=args.descriptors))
+            worker.set_result(_Worker(message, channel, descriptors, Arena(args.memory), args.counts))
         else:
-            early.append(message)
+            worker.result().handle(message)
 
-    channel = Channel(to_worker)
     await channel.open(socket.socket(fileno=args.socket), handle)
     channel.lost.add_done_callback(_exit)
-    start = await begun
-    settings = Settings(**msgspec.json.decode(start.settings))
-    shared = SharedCounts(args.counts, settings.http_processes + 1, start.row)
-    descriptors = DescriptorSender(socket.socket(fileno=args.descriptors))
-    listener = socket.socket(fileno=args.listener)
-    ours = _Worker(settings, shared, Arena(args.memory), Calls(channel.send), descriptors, listener)
-    for message in early:
-        ours.handle(message)
-    worker.append(ours)
-    await ours.run()
+    await (await worker).run(socket.socket(fileno=args.listener))
     channel.lost.remove_done_callback(_exit)
     channel.close()
     await channel.lost

@@ -1,23 +1,27 @@
 """The protocol between the main process, which has the dispatcher, and a worker, which has HTTP.
 
-Messages are small structs, sent as MessagePack frames over a socket pair. Audio is not in them: a worker writes it once
-into memory that both processes map (`service.shared_audio`).
+Messages are small structs, sent as MessagePack frames over a socket pair (`service.channel`). Audio is not in them: a
+recording in memory is copied once into memory that both processes map (`service.shared_audio`), and of a longer one the
+main process gets the file (`descriptors`), under the number of its call.
 
-A worker numbers what it asks for. The main process answers each `GetOrLoad`, `Accept`, `AcquireRoom`, `UseKey` and
-`UseAudio` once, and holds what it granted until the worker sends `End`; each `Grow` once, for which the `End` of the
-recording's `Accept` is enough; and each `Transcribe` and `Identify` once, also after an `End`, which withdraws it.
+    worker -> main process   Snapshot, HoldModel, UseKey, Transcribe, Cuts, End
+    main process -> worker   Start, State, Granted, Answered, Ended, Finish
+
+A worker numbers what it asks for, from 1. The main process answers each `HoldModel` and `UseKey` with one `Granted`,
+and each `Transcribe` with an `Answered` for each part, in order. The last answer to any of them is one `Ended`: when it
+was refused, has failed, is done, or was withdrawn or given back by `End`.
 
 Requests that are not for transcripts are relayed as HTTP (`relay`), on connections that go to the main process as
-descriptors (`descriptors`), with the number `RELAYED`.
+descriptors with the number `RELAYED`.
 """
 
 import msgspec
 
-from models.prompt import Prompt
-from models.spoken_language import Probabilities
-from models.transcript import Transcript
-from service.dispatch.utterance import Lane
+from audio.segment.segmenter import Segment
+from service.dispatch.dispatcher import Answer
+from service.dispatch.recordings import Options
 from service.engine.protocol import Ready
+from service.http.allowance import KeyLimits
 from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
@@ -30,125 +34,54 @@ class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message."""
 
 
-class Listening(Tagged, frozen=True):
-    """The worker answers connections."""
-
-
-class UseModel(Tagged, frozen=True):
-    """Requests of the worker begin to use a model, or no longer use it."""
-
-    model: str
-    is_used: bool
-
-
-class ModelsKnown(Tagged, frozen=True):
-    """The worker has this version of the models."""
-
-    version: int
-
-
 class Snapshot(Tagged, frozen=True):
-    """The worker's metrics; sent every second, so that it is also a sign of life."""
+    """The worker's metrics, each second: a sign of life. The first one says that it answers connections."""
 
     samples: MetricSamples
 
 
-class GetOrLoad(Tagged, frozen=True):
-    """Find a model, load it if needed, and hold it."""
+class HoldModel(Tagged, frozen=True):
+    """Find a model, load it if needed, and hold it until `End`."""
 
     call: int
     name: str
-
-
-class Accept(Tagged, frozen=True):
-    """Ask gate 2 about a recording whose parts follow, in messages of their own."""
-
-    call: int
-    model: str
-    seconds: float
-
-
-class Grow(Tagged, frozen=True):
-    """Count more audio of an accepted recording that is still arriving."""
-
-    call: int
-    recording: int
-    seconds: float
-
-
-class AcquireRoom(Tagged, frozen=True):
-    """Ask for room in the window for a part of an accepted recording."""
-
-    call: int
-    recording: int
-    samples: int
 
 
 class UseKey(Tagged, frozen=True):
-    """Count a request in the limits of its key."""
+    """Count a request in the limits of its key, or the seconds of a recording, until `End`."""
 
     call: int
     name: str
-
-
-class UseAudio(Tagged, frozen=True):
-    """Count a recording in the limits of its key."""
-
-    call: int
-    name: str
-    seconds: float
-
-
-class PartEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a recording; see `service.dispatch.utterance.Part`.
-
-    Attributes:
-        place: of its samples in the memory.
-        share: seconds of the recording that it answers for.
-        caller: who takes turns with others.
-        seconds_left: until the answer is needed; None: no deadline.
-        lane: the model, and which of its decoders.
-        prompt: what is asked for.
-        traceparent: of its request, if it is traced.
-    """
-
-    place: Item
-    share: float
-    caller: str
-    seconds_left: float | None
-    lane: Lane
-    prompt: Prompt
-    traceparent: str | None
+    seconds: float | None
 
 
 class Transcribe(Tagged, frozen=True):
-    """Transcribe a part of an accepted recording, or a short recording whole, which must pass gate 2.
+    """Transcribe a recording, which must pass gate 2.
 
     Attributes:
         call: its number.
-        recording: number of the recording's `Accept`; None if it has none.
-        recording_seconds: length of the recording.
-        part: the part.
+        options: how; times count from the arrival of this message.
+        rate: samples per second.
+        samples: number of samples.
+        is_whole: whether it is one utterance, and no `Cuts` follow.
+        item: where it lies in shared memory; None: in the file that comes with the number of the call.
+        traceparent: of its request, if it is traced.
     """
 
     call: int
-    recording: int | None
-    recording_seconds: float
-    part: PartEntry
+    options: Options
+    rate: int
+    samples: int
+    is_whole: bool
+    item: Item | None
+    traceparent: str | None
 
 
-class Identify(Tagged, frozen=True):
-    """Identify the language of a part of an accepted recording; answered by `LanguageProbabilities`.
-
-    Attributes:
-        call: its number.
-        recording: number of the recording's `Accept`.
-        part: the part.
-    """
+class Cuts(Tagged, frozen=True):
+    """The next part of a recording, as the detector finds it; None: there are no more."""
 
     call: int
-    recording: int
-    part: PartEntry
+    segment: Segment | None
 
 
 class End(Tagged, frozen=True):
@@ -175,22 +108,16 @@ class Start(Tagged, frozen=True):
     row: int
 
 
-class KeyEntry(msgspec.Struct, frozen=True):
-    """A key, and the limits of its name if they are its own."""
+class KeyEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A key; see `service.http.access.Key`."""
 
     name: str
     digest: str
-    limits: tuple[int | None, int | None, float | None] | None
+    limits: KeyLimits | None
 
 
-class Keys(Tagged, frozen=True):
-    """All keys."""
-
-    entries: list[KeyEntry]
-
-
-class ModelEntry(msgspec.Struct, frozen=True):
-    """A model of the catalog."""
+class ModelEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A model of the catalog; see `service.dispatch.catalog.ServedModel`."""
 
     id: str
     checkpoint: str
@@ -200,15 +127,11 @@ class ModelEntry(msgspec.Struct, frozen=True):
     identifies: bool
 
 
-class Models(Tagged, frozen=True):
-    """All models, in order; answered by `ModelsKnown`."""
+class State(Tagged, frozen=True):
+    """All models, in order, and all keys; sent whenever one of them changes."""
 
-    version: int
-    entries: list[ModelEntry]
-
-
-class SendSnapshot(Tagged, frozen=True):
-    """Send a snapshot now."""
+    models: list[ModelEntry]
+    keys: list[KeyEntry]
 
 
 class Finish(Tagged, frozen=True):
@@ -229,65 +152,31 @@ class Granted(Tagged, frozen=True):
     levels: tuple[float | None, float | None] | None = None
 
 
-class LimitReached(Tagged, frozen=True):
-    """A limit of the key refuses what was asked for.
-
-    Attributes:
-        call: its number.
-        message: see `RequestError`, as for the next two.
-        retry_after: in seconds.
-        should_retry: whether clients should try again.
-        levels: as in `Granted`.
-    """
-
-    call: int
-    message: str
-    retry_after: int | None
-    should_retry: bool | None
-    levels: tuple[float | None, float | None]
-
-
 class Answered(Tagged, frozen=True):
-    """The transcript of a part."""
+    """The answer of a recording's next part, joined and final."""
 
     call: int
-    transcript: Transcript
-    queue_seconds: float
+    answer: Answer
 
 
-class LanguageProbabilities(Tagged, frozen=True):
-    """The probability of each language in a part."""
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """Why something was refused, or failed: the name of the error's class, and its attributes."""
 
-    call: int
-    probabilities: Probabilities
-
-
-class Failed(Tagged, frozen=True):
-    """What was asked for is refused, or failed; see `errors`."""
-
-    call: int
     kind: str
     message: str
     retry_after: int | None = None
+    should_retry: bool | None = None
 
 
-FromWorker = (
-    Transcribe
-    | Identify
-    | End
-    | UseModel
-    | ModelsKnown
-    | Snapshot
-    | GetOrLoad
-    | Accept
-    | Grow
-    | AcquireRoom
-    | UseKey
-    | UseAudio
-    | Listening
-)
-ToWorker = (
-    Answered | LanguageProbabilities | Failed | Granted | LimitReached | Models | Keys | SendSnapshot | Finish | Start
-)
+class Ended(Tagged, frozen=True):
+    """The last message about a call; the main process no longer reads its samples."""
+
+    call: int
+    failure: Failure | None = None
+    levels: tuple[float | None, float | None] | None = None
+
+
+FromWorker = Snapshot | HoldModel | UseKey | Transcribe | Cuts | End
+ToWorker = Start | State | Granted | Answered | Ended | Finish
 from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

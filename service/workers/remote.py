@@ -1,303 +1,234 @@
-"""What a worker's HTTP needs of the main process: the models, the limits of keys, and the queue."""
+"""What a worker's HTTP needs of the main process: the models, the limits of keys, and transcripts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 
-from models.spoken_language import Probabilities
+from service.demand import DemandError
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
+from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
-from service.dispatch.queue import AcceptedRecording
-from service.dispatch.utterance import Part
+from service.dispatch.errors import DispatchError, RefusedError
+from service.dispatch.recordings import Options
 from service.http.allowance import Allowance, KeyLimits
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.shared_audio import Arena
 from service.tracing import current
-from service.workers.errors import error_of
+from service.workers.descriptors import DescriptorSender
 from service.workers.protocol import (
-    Accept,
-    AcquireRoom,
     Answered,
+    Cuts,
     End,
-    Failed,
+    Ended,
+    Failure,
     FromWorker,
-    GetOrLoad,
     Granted,
-    Grow,
-    Identify,
-    LanguageProbabilities,
-    LimitReached,
-    ModelEntry,
-    PartEntry,
+    HoldModel,
     Transcribe,
-    UseAudio,
     UseKey,
-    UseModel,
 )
 
 _NO_LIMITS = KeyLimits()
+_REFUSALS: dict[str, Callable[[str, int], Exception]] = {
+    kind.__name__: kind for kind in (*RefusedError.__subclasses__(), DemandError)
+}
+_FAILURES: dict[str, Callable[[str], Exception]] = {
+    kind.__name__: kind for kind in DispatchError.__subclasses__() if kind is not RefusedError
+}
 
-Reply = Granted | LimitReached | Answered | LanguageProbabilities
+Reply = Granted | Answered | Ended
 
 
-class Calls:
-    """What the worker asked for, and the replies.
+@dataclass(slots=True)
+class _Hold:
+    """A model that the main process holds for some requests of this one."""
+
+    call: int
+    granted: asyncio.Future[str | None]
+    users: int = 0
+
+    def handle(self, reply: Reply) -> None:
+        if self.granted.done():
+            return
+        if isinstance(reply, Granted):
+            self.granted.set_result(reply.model)
+        elif isinstance(reply, Ended) and reply.failure is not None:
+            self.granted.set_exception(error_of(reply.failure))
+            self.granted.exception()  # the requests may have left
+
+
+class RemoteCore:
+    """The core of a service whose dispatcher is in the main process; see `service.http.core.Core`.
 
     Args:
+        gate: gate 1 of this process.
+        catalog: a copy of the models of the main process.
+        loads_on_demand: whether any model may be loaded on demand.
         send: sends a message to the main process.
+        descriptors: sends it files.
+        arena: memory that it maps.
     """
 
-    def __init__(self, send: Callable[[FromWorker], None]) -> None:
-        self.send = send
-        self._last = 0
-        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+    def __init__(
+        self,
+        gate: Gate,
+        catalog: Catalog,
+        *,
+        loads_on_demand: bool,
+        send: Callable[[FromWorker], None],
+        descriptors: DescriptorSender,
+        arena: Arena,
+    ) -> None:
+        self.gate = gate
+        self.catalog = catalog
+        self.loads_on_demand = loads_on_demand
+        self._send = send
+        self._descriptors = descriptors
+        self._arena = arena
+        self._last_call = 0
+        self._handlers: dict[int, Callable[[Reply], None]] = {}
+        self._places: dict[int, int] = {}  # in the arena, of the recording of a call
+        self._holds: dict[str, _Hold] = {}
 
-    def number(self) -> int:
-        """Return a new number."""
-        self._last += 1
-        return self._last
-
-    def begin(
-        self, message: Accept | Grow | AcquireRoom | GetOrLoad | UseKey | UseAudio | Transcribe | Identify
-    ) -> asyncio.Future[Reply]:
-        """Send a message, and return the future of its reply."""
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[message.call] = reply
-        self.send(message)
-        return reply
-
-    def end(self, call: int, *, has_failed: bool = False) -> None:
-        """Withdraw, or give back, what was asked for; its reply is ignored."""
-        self._waiting.pop(call, None)
-        self.send(End(call, has_failed))
-
-    def handle(self, message: Reply | Failed) -> None:
-        """Handle a reply."""
-        reply = self._waiting.pop(message.call, None)
-        if reply is None or reply.done():
-            return
-        if isinstance(message, Failed):
-            reply.set_exception(error_of(message))
-        else:
-            reply.set_result(message)
-
-
-class RemoteModel(ServedModel):
-    """A model of the main process, where all requests of this process count as one user."""
-
-    calls: Calls
-
-    @contextmanager
-    def use(self) -> Iterator[None]:
-        """Hold the model for a request."""
-        if not self.users:
-            self.calls.send(UseModel(self.id, is_used=True))
-        try:
-            with super().use():
-                yield
-        finally:
-            if not self.users:
-                self.calls.send(UseModel(self.id, is_used=False))
-
-
-class RemoteModels:
-    """The models of the main process.
-
-    Each id keeps its object, because requests may use a model that was lost, while it is loaded again.
-    """
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._known: dict[str, RemoteModel] = {}
-
-    def of(self, entries: list[ModelEntry]) -> list[RemoteModel]:
-        """Return the models of a message."""
-        return [self._model(entry) for entry in entries]
-
-    def _model(self, entry: ModelEntry) -> RemoteModel:
-        model = self._known.get(entry.id)
-        if model is None:
-            model = self._known[entry.id] = RemoteModel(entry.id, entry.checkpoint)
-            model.calls = self._calls
-        model.checkpoint, model.ready = entry.checkpoint, entry.ready
-        model.is_leaving, model.is_on_demand = entry.is_leaving, entry.is_on_demand
-        model.identifies = entry.identifies
-        return model
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteCore:
-    """The core of a service whose dispatcher is in the main process; see `service.http.core.Core`."""
-
-    gate: Gate
-    catalog: Catalog
-    loads_on_demand: bool
-    calls: Calls
-
-    async def get_or_load(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
-        """Return a model, after the main process has loaded it if needed."""
-        call = self.calls.number()
-        try:
-            reply = await self.calls.begin(GetOrLoad(call, name))
-            assert isinstance(reply, Granted)
-            # Not by `find`: it may be leaving already, but stays until this request is answered.
-            if reply.model is None or reply.model not in self.catalog:
-                return None
-            model = self.catalog[reply.model]
-            resources.enter_context(model.use())
-            return model
-        finally:
-            self.calls.end(call)  # it is held here now
+    def handle(self, message: Reply) -> None:
+        """Handle an answer of the main process."""
+        handler = self._handlers.get(message.call)
+        if isinstance(message, Ended):
+            self._handlers.pop(message.call, None)
+            if (place := self._places.pop(message.call, None)) is not None:
+                self._arena.free(place)
+        if handler is not None:
+            handler(message)
 
     @asynccontextmanager
-    async def use_key(self, allowance: Allowance) -> AsyncIterator[None]:
+    async def hold_model(self, name: str) -> AsyncIterator[ServedModel | None]:
+        """Hold a model, after the main process has found or loaded it; requests at the same time share one hold."""
+        hold = self._holds.get(name)
+        if hold is None or not self._is_valid(hold):
+            call = self._next_call()
+            hold = self._holds[name] = _Hold(call, asyncio.get_running_loop().create_future())
+            self._handlers[call] = hold.handle
+            self._send(HoldModel(call, name))
+        hold.users += 1
+        try:
+            model = await asyncio.shield(hold.granted)
+            yield self.catalog[model] if model is not None and model in self.catalog else None
+        finally:
+            hold.users -= 1
+            if not hold.users:
+                self._send(End(hold.call))
+                if self._holds.get(name) is hold:
+                    del self._holds[name]
+
+    def _is_valid(self, hold: _Hold) -> bool:
+        """Whether a hold serves new requests: its model may be leaving, or was lost and loaded again."""
+        if not hold.granted.done():
+            return True
+        return not hold.granted.exception() and self.catalog.find(hold.granted.result() or "") is not None
+
+    def use_key(self, allowance: Allowance) -> AbstractAsyncContextManager[None]:
         """Count a request in the limits of its key."""
+        return self._use(allowance, None)
+
+    def use_audio(self, allowance: Allowance, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Count a recording in the limits of its key."""
+        return self._use(allowance, seconds)
+
+    @asynccontextmanager
+    async def _use(self, allowance: Allowance, seconds: float | None) -> AsyncIterator[None]:
         if allowance.name is None or allowance.limits == _NO_LIMITS:
             yield
             return
-        async with self._used(allowance, UseKey(self.calls.number(), allowance.name)) as use:
+        call, has_failed = self._next_call(), False
+        replies: asyncio.Queue[Reply] = asyncio.Queue()
+        self._handlers[call] = replies.put_nowait
+        self._send(UseKey(call, allowance.name, seconds))
+        try:
+            reply = await replies.get()
+            assert isinstance(reply, Granted | Ended)
+            if reply.levels is not None:
+                allowance.set_levels(*reply.levels)
+            if isinstance(reply, Ended):
+                raise error_of(reply.failure)
             try:
                 yield
             except Exception as error:
-                use.has_failed = error_response(error).status_code == 503
+                has_failed = seconds is not None or error_response(error).status_code == HTTPStatus.SERVICE_UNAVAILABLE
                 raise
-
-    @asynccontextmanager
-    async def use_audio(self, allowance: Allowance, seconds: float) -> AsyncIterator[None]:
-        """Count a recording in the limits of its key."""
-        if allowance.name is None or allowance.limits == _NO_LIMITS:
-            yield
-            return
-        async with self._used(allowance, UseAudio(self.calls.number(), allowance.name, seconds)) as use:
-            try:
-                yield
-            except Exception:
-                use.has_failed = True
-                raise
-
-    @asynccontextmanager
-    async def _used(self, allowance: Allowance, message: UseKey | UseAudio) -> AsyncIterator["_Use"]:
-        use = _Use()
-        try:
-            reply = await self.calls.begin(message)
-            assert isinstance(reply, Granted | LimitReached)
-            if reply.levels is not None:
-                allowance.set_levels(*reply.levels)
-            if isinstance(reply, LimitReached):
-                raise RequestError(
-                    reply.message,
-                    code=ErrorCode.RATE_LIMIT_EXCEEDED,
-                    retry_after=reply.retry_after,
-                    should_retry=reply.should_retry,
-                )
-            yield use
         finally:
-            self.calls.end(message.call, has_failed=use.has_failed)
+            self._send(End(call, has_failed))
 
-
-@dataclass(slots=True)
-class _Use:
-    has_failed: bool = False
-
-
-class RemoteQueue:
-    """The queue of the main process; see `service.dispatch.queue.Queue`."""
-
-    def __init__(self, calls: Calls, arena: Arena) -> None:
-        self._calls = calls
-        self._arena = arena
-
-    @asynccontextmanager
-    async def accept(
-        self, model: str, seconds: float, *, is_single: bool, is_background: bool
-    ) -> AsyncIterator[AcceptedRecording]:
-        """Gate 2: at once, or if a single message has all samples, when that arrives."""
-        assert not is_background
-        if is_single:
-            yield RemoteRecording(self._calls, self._arena, None, seconds)
-            return
-        call = self._calls.number()
+    async def transcribe(self, recording: CutRecording, options: Options) -> AsyncGenerator[Answer, None]:
+        """Hand a recording over, with its cuts as they are found, and yield its answers."""
+        call, ended = self._next_call(), False
+        replies: asyncio.Queue[Reply | Exception] = asyncio.Queue()
+        self._handlers[call] = replies.put_nowait
+        cutting = self._hand_over(call, recording, options, replies)
         try:
-            await self._calls.begin(Accept(call, model, seconds))
-            yield RemoteRecording(self._calls, self._arena, call, seconds)
+            while True:
+                match await replies.get():
+                    case Answered(answer=answer):
+                        yield answer
+                    case Ended(failure=failure):
+                        ended = True
+                        if failure is not None:
+                            raise error_of(failure)
+                        return
+                    case Exception() as error:
+                        raise error
         finally:
-            self._calls.end(call)
+            if not ended:
+                self._send(End(call))
+            if cutting is not None:
+                cutting.cancel()
+                await asyncio.wait({cutting})
 
+    def _hand_over(
+        self, call: int, recording: CutRecording, options: Options, replies: "asyncio.Queue[Reply | Exception]"
+    ) -> "asyncio.Task[None] | None":
+        trace, descriptor, item = current(), recording.recording.descriptor, None
+        if descriptor is None:
+            item = self._arena.put(recording.recording.read(0, recording.samples))
+            self._places[call] = item.offset
+        self._send(
+            Transcribe(
+                *(call, options, recording.rate, recording.samples, recording.is_whole, item),
+                None if trace is None else str(trace.traceparent),
+            )
+        )
+        if descriptor is not None:
+            self._descriptors.send(call, descriptor)
+        return None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording, replies))
 
-@dataclass(slots=True)
-class RemoteRecording:
-    """A recording that the main process accepted, or will decide on with its samples."""
-
-    calls: Calls
-    arena: Arena
-    number: int | None
-    seconds: float
-    _rooms: dict["asyncio.Future[None]", int] = field(default_factory=dict)
-
-    @property
-    def window(self) -> "RemoteRecording":
-        """The window of the main process."""
-        return self
-
-    def acquire(self, samples: int) -> asyncio.Future[None]:
-        """Ask for room."""
-        assert self.number is not None
-        call = self.calls.number()
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rooms[room] = call
-
-        def grant(reply: "asyncio.Future[Reply]") -> None:
-            if not reply.cancelled() and not reply.exception() and not room.done():
-                room.set_result(None)
-
-        self.calls.begin(AcquireRoom(call, self.number, samples)).add_done_callback(grant)
-        return room
-
-    def release(self, room: asyncio.Future[None]) -> None:
-        """Give back room, granted or not."""
-        room.cancel()
-        self.calls.end(self._rooms.pop(room))
-
-    async def grow(self, seconds: float) -> None:
-        """Count more audio; see `service.dispatch.queue.AcceptedRecording`."""
-        assert self.number is not None
-        await self.calls.begin(Grow(self.calls.number(), self.number, seconds))
-        self.seconds += seconds
-
-    async def transcribe(self, part: Part) -> Answer:
-        """Transcribe a part; see `service.dispatch.queue.AcceptedRecording`."""
-        call = self.calls.number()
-        reply = await self._reply(Transcribe(call, self.number, self.seconds, self._entry(part)))
-        assert isinstance(reply, Answered)
-        return Answer(reply.transcript, reply.queue_seconds)
-
-    async def identify(self, part: Part) -> Probabilities:
-        """Identify the language of a part; see `service.dispatch.queue.AcceptedRecording`."""
-        assert self.number is not None
-        reply = await self._reply(Identify(self.calls.number(), self.number, self._entry(part)))
-        assert isinstance(reply, LanguageProbabilities)
-        return reply.probabilities
-
-    def _entry(self, part: Part) -> PartEntry:
-        """Put the samples of a part where the main process reads them, and return the part for a message."""
-        left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
-        trace = current()
-        traceparent = None if trace is None else str(trace.traceparent)
-        place = self.arena.put(part.samples)
-        return PartEntry(place, part.share, str(part.caller), left, part.lane, part.prompt, traceparent)
-
-    async def _reply(self, message: Transcribe | Identify) -> Reply:
-        """Send a message about a part, wait for the reply, and free its samples."""
-        reply = self.calls.begin(message)
-        # The main process replies in any case, and reads the samples no more, unless the part was withdrawn while its
-        # batch was written to the staging; then its transcript is dropped.
-        reply.add_done_callback(lambda _: self.arena.free(message.part.place.offset))
+    async def _send_cuts(self, call: int, recording: CutRecording, replies: "asyncio.Queue[Reply | Exception]") -> None:
         try:
-            return await asyncio.shield(reply)
-        except asyncio.CancelledError:
-            self.calls.send(End(message.call))
-            reply.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise
+            async with aclosing(recording.cuts()) as cuts:
+                async for cut in cuts:
+                    self._send(Cuts(call, cut))
+            self._send(Cuts(call, None))
+        except Exception as error:  # noqa: BLE001  # it is the request's
+            replies.put_nowait(error)
+
+    def _next_call(self) -> int:
+        self._last_call += 1
+        return self._last_call
+
+
+def error_of(failure: Failure | None) -> Exception:
+    """Return the error of a message."""
+    if failure is None:
+        return RuntimeError("the main process gave a request up")
+    kind, message, retry_after, should_retry = failure.kind, failure.message, failure.retry_after, failure.should_retry
+    if kind in _REFUSALS:
+        return _REFUSALS[kind](message, retry_after or 1)
+    if kind in _FAILURES:
+        return _FAILURES[kind](message)
+    if kind == RequestError.__name__:  # only the limits of keys are checked there
+        return RequestError(
+            message, code=ErrorCode.RATE_LIMIT_EXCEEDED, retry_after=retry_after, should_retry=should_retry
+        )
+    return RuntimeError(f"the main process failed: {kind}: {message}")

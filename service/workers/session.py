@@ -2,45 +2,34 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from service.demand import Demand, DemandError
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.errors import DispatchError, OverloadedError
-from service.dispatch.queue import LocalRecording
-from service.dispatch.utterance import Part
+from service.demand import DemandError
+from service.dispatch.errors import DispatchError, OverloadedError, RefusedError
 from service.http.access import Access
-from service.http.errors import RequestError
+from service.http.core import LocalCore
+from service.http.errors import RequestError, shortage_of
 from service.shared_audio import ArenaView
 from service.tracing import Trace, Traceparent, under
-from service.workers.errors import failed
+from service.workers.handed_over import HandedOver
 from service.workers.protocol import (
     RELAYED,
-    Accept,
-    AcquireRoom,
     Answered,
+    Cuts,
     End,
+    Ended,
+    Failure,
     FromWorker,
-    GetOrLoad,
     Granted,
-    Grow,
-    Identify,
-    LanguageProbabilities,
-    LimitReached,
-    Listening,
+    HoldModel,
     MetricSamples,
-    ModelsKnown,
-    PartEntry,
-    SendSnapshot,
     Snapshot,
     ToWorker,
     Transcribe,
-    UseAudio,
     UseKey,
-    UseModel,
 )
 from service.workers.relay import RelayServer
 
@@ -48,19 +37,18 @@ _EXPECTED = (DispatchError, DemandError, RequestError)
 
 log = logging.getLogger("steno.workers")
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class MainProcess:
     """What workers use of the main process.
 
     Attributes:
+        core: the dispatcher's side of the service.
+        access: the keys, with what is left of their limits.
         relay: answers the requests that workers pass on.
     """
 
-    dispatcher: Dispatcher
-    demand: Demand
+    core: LocalCore
     access: Access
     relay: RelayServer
 
@@ -81,17 +69,16 @@ class Session:
 
     def __init__(self, main: MainProcess, memory: int, send: Callable[[ToWorker], None]) -> None:
         self._main = main
-        self._arena = ArenaView(memory)
+        self._memory = ArenaView(memory)
         self._send = send
         self._loop = asyncio.get_running_loop()
         # By the number of the worker's call:
-        self._tasks: dict[int, asyncio.Task[Any]] = {}
-        self._granted: dict[int, Callable[[bool], None]] = {}  # each takes a grant back; True: the request failed
-        self._recordings: dict[int, LocalRecording] = {}
-        self._models: dict[str, ExitStack] = {}
-        self._known_version = 0
-        self._changed = asyncio.Event()
-        self._is_closed = False
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._granted: dict[int, asyncio.Future[bool]] = {}  # done when it is given back: whether the request failed
+        self._recordings: dict[int, HandedOver] = {}
+        # A file comes on a socket of its own: before the message of its call, or after the call has ended.
+        self._early_files: dict[int, int | None] = {}
+        self._unwanted_files: set[int] = set()
         self.is_listening = False
         self.last_message = self._loop.time()
         self.metrics: MetricSamples = []
@@ -100,186 +87,123 @@ class Session:
         """Do what a message asks for."""
         self.last_message = self._loop.time()
         match message:
-            case Transcribe() | Identify():
-                part = self._run(message.call, self._answer_part(message))
-                part.add_done_callback(lambda done: self._reply(message.call, done))
+            case Transcribe():
+                self._begin(message)
+            case Cuts():
+                if recording := self._recordings.get(message.call):
+                    recording.add_cut(message.segment)
             case End():
                 self._end(message)
-            case UseModel():
-                self._use_model(message)
-            case Accept():
-                self._accept(message)
-            case Grow():
-                self._grow(message)
-            case AcquireRoom():
-                self._acquire_room(message)
-            case UseKey() | UseAudio():
-                self._use_key(message)
-            case GetOrLoad():
-                self._run(message.call, self._get_or_load(message))
+            case UseKey():
+                self._run(message.call, self._use_key(message))
+            case HoldModel():
+                self._run(message.call, self._hold_model(message))
             case Snapshot():
                 self.metrics = message.samples
-                self._note_change()
-            case ModelsKnown():
-                self._known_version = message.version
-                self._note_change()
-            case Listening():
                 self.is_listening = True
 
     def take_descriptor(self, number: int, descriptor: int | None) -> None:
-        """Take what the worker sent, or what this process had no room for: then the other end of it is closed."""
-        assert number == RELAYED
-        if descriptor is not None:
-            self._main.relay.take(descriptor)
-
-    async def until_known(self, version: int) -> None:
-        """Wait until the worker knows a version of the models, or is gone."""
-        await self._until(lambda: self._known_version >= version)
-
-    async def update_metrics(self) -> None:
-        """Ask for the worker's metrics, and wait for them."""
-        before = self.metrics
-        self._send(SendSnapshot())
-        await self._until(lambda: self.metrics is not before)
+        """Take what the worker sent; None is what this process had no room for."""
+        if number == RELAYED:
+            if descriptor is not None:  # else the other end of the connection is closed now
+                self._main.relay.take(descriptor)
+        elif recording := self._recordings.get(number):
+            recording.take_file(descriptor)
+        elif number in self._unwanted_files:
+            self._unwanted_files.remove(number)
+            if descriptor is not None:
+                os.close(descriptor)
+        else:
+            self._early_files[number] = descriptor
 
     async def close(self) -> None:
         """Withdraw all that the worker asked for, and take back all that it holds, after it is gone."""
-        self._is_closed = True
-        self._note_change()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for take_back in list(self._granted.values()):
-            take_back(True)
-        for model in self._models.values():
-            model.close()
+        for call, task in self._tasks.items():
+            if (granted := self._granted.get(call)) is None:
+                task.cancel()
+            elif not granted.done():
+                granted.set_result(True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for descriptor in self._early_files.values():
+            if descriptor is not None:
+                os.close(descriptor)
 
-    def _note_change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _run(self, call: int, work: Coroutine[None, None, None]) -> None:
+        """Do the work of a call; `Ended` comes in any case, also if `End` withdraws it before it began."""
+        self._tasks[call] = asyncio.create_task(work)
+        self._tasks[call].add_done_callback(lambda done: self._note_end(call, done))
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition() and not self._is_closed:
-            await self._changed.wait()
+    def _note_end(self, call: int, done: "asyncio.Task[None]") -> None:
+        del self._tasks[call]
+        if recording := self._recordings.pop(call, None):
+            if recording.waits_for_file:
+                self._unwanted_files.add(call)
+            recording.close()
+        if done.cancelled():
+            self._send(Ended(call))
+        elif error := done.exception():
+            self._send(Ended(call, failure_of(error)))
+            if not isinstance(error, _EXPECTED):
+                log.error("request of a worker failed", exc_info=error)
 
-    def _run(self, call: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._tasks[call] = task
-        task.add_done_callback(lambda _: self._tasks.pop(call))
-        return task
-
-    async def _answer_part(self, message: Transcribe | Identify) -> Answered | LanguageProbabilities:
-        traceparent = message.part.traceparent
-        parent = None if traceparent is None else Traceparent.parse(traceparent)
-        with under(None if parent is None else Trace(parent, 0)):
-            if isinstance(message, Transcribe):
-                return await self._transcribe(message)
-            return await self._identify(message)
-
-    def _reply(self, call: int, part: asyncio.Task[Answered | LanguageProbabilities]) -> None:
-        """Reply to a part in any case, also if `End` withdrew it before it began: the worker then frees its samples."""
-        error = asyncio.CancelledError() if part.cancelled() else part.exception()
-        if error is None:
-            self._send(part.result())
-            return
-        self._send(failed(call, error))
-        if not isinstance(error, (asyncio.CancelledError, *_EXPECTED)):
-            log.error("utterance failed", exc_info=error)
-
-    async def _transcribe(self, message: Transcribe) -> Answered:
-        part = self._part(message.part)
-        if message.recording is None:
-            dispatcher, seconds = self._main.dispatcher, message.recording_seconds
-            with dispatcher.admission.accept(part.lane.model, seconds) as entry:
-                answer = await LocalRecording(dispatcher, entry).transcribe(part)
-        else:
-            answer = await self._recordings[message.recording].transcribe(part)
-        return Answered(message.call, answer.transcript, answer.queue_seconds)
-
-    async def _identify(self, message: Identify) -> LanguageProbabilities:
-        probabilities = await self._recordings[message.recording].identify(self._part(message.part))
-        return LanguageProbabilities(message.call, probabilities)
-
-    def _part(self, entry: PartEntry) -> Part:
-        samples = self._arena.read(entry.place)
-        deadline = None if entry.seconds_left is None else self._loop.time() + entry.seconds_left
-        return Part(samples, entry.share, entry.caller, deadline, entry.lane, entry.prompt)
-
-    def _accept(self, message: Accept) -> None:
-        dispatcher, held = self._main.dispatcher, ExitStack()
-        try:
-            entry = held.enter_context(dispatcher.admission.accept(message.model, message.seconds))
-        except OverloadedError as error:
-            self._send(failed(message.call, error))
-            return
-        self._recordings[message.call] = LocalRecording(dispatcher, entry)
-        held.callback(self._recordings.pop, message.call)
-        self._grant(Granted(message.call), lambda _: held.close())
-
-    def _grow(self, message: Grow) -> None:
-        try:
-            self._recordings[message.recording].grow_now(message.seconds)
-        except OverloadedError as error:
-            self._send(failed(message.call, error))
-        else:
-            self._send(Granted(message.call))
-
-    def _acquire_room(self, message: AcquireRoom) -> None:
-        window = self._recordings[message.recording].window
-        room = window.acquire(message.samples)
-        self._granted[message.call] = lambda _: window.release(room)
-        room.add_done_callback(lambda done: done.cancelled() or self._send(Granted(message.call)))
-
-    def _use_key(self, message: UseKey | UseAudio) -> None:
-        allowance = self._main.access.allowance(message.name)
-        used = (
-            allowance.audio(message.seconds)
-            if isinstance(message, UseAudio)
-            else allowance.enter(self._main.dispatcher.admission.retry_after)
+    def _begin(self, message: Transcribe) -> None:
+        recording = self._recordings[message.call] = HandedOver(
+            *(message.rate, message.samples),
+            is_whole=message.is_whole,
+            item=message.item,
+            memory=self._memory,
+            threads=self._main.core.recordings.threads,
         )
-        held = ExitStack()
+        if message.call in self._early_files:
+            recording.take_file(self._early_files.pop(message.call))
+        self._run(message.call, self._transcribe(message, recording))
+
+    async def _transcribe(self, message: Transcribe, recording: HandedOver) -> None:
+        parent = None if message.traceparent is None else Traceparent.parse(message.traceparent)
+        with under(None if parent is None else Trace(parent, 0)):
+            async with aclosing(self._main.core.recordings.transcribe(recording, message.options)) as answers:
+                async for answer in answers:
+                    self._send(Answered(message.call, answer))
+        self._send(Ended(message.call))
+
+    async def _use_key(self, message: UseKey) -> None:
+        allowance, core = self._main.access.allowance(message.name), self._main.core
+        used = core.use_key(allowance) if message.seconds is None else core.use_audio(allowance, message.seconds)
         try:
-            held.enter_context(used)
+            async with used:
+                await self._until_end(Granted(message.call, levels=allowance.levels))
         except RequestError as error:
-            refused = LimitReached(message.call, str(error), error.retry_after, error.should_retry, allowance.levels)
-            self._send(refused)
-            return
+            self._send(Ended(message.call, failure_of(error), allowance.levels))
 
-        def take_back(has_failed: bool) -> None:
-            error = OverloadedError("", 1)  # for which a key gets its limits back
-            held.__exit__(*((OverloadedError, error, None) if has_failed else (None, None, None)))
+    async def _hold_model(self, message: HoldModel) -> None:
+        async with self._main.core.hold_model(message.name) as model:
+            await self._until_end(Granted(message.call, None if model is None else model.id))
+        self._send(Ended(message.call))
 
-        self._grant(Granted(message.call, levels=allowance.levels), take_back)
+    async def _until_end(self, granted: Granted) -> None:
+        """Grant what a call asks for, and wait until it is given back.
 
-    def _grant(self, granted: Granted, take_back: Callable[[bool], None]) -> None:
-        self._granted[granted.call] = take_back
+        Raises:
+            OverloadedError: if its request has failed; a key gets its limits back for it.
+        """
+        ended = self._granted[granted.call] = self._loop.create_future()
         self._send(granted)
-
-    async def _get_or_load(self, message: GetOrLoad) -> None:
-        """Find or load a model, and hold it until `End` cancels this."""
-        async with AsyncExitStack() as held:
-            try:
-                model = await self._main.demand.get_or_load(message.name, held)
-            except Exception as error:
-                if not isinstance(error, _EXPECTED):
-                    log.exception("model could not be loaded")
-                self._send(failed(message.call, error))
-                return
-            self._send(Granted(message.call, None if model is None else model.id))
-            await asyncio.Event().wait()
-
-    def _use_model(self, message: UseModel) -> None:
-        if not message.is_used:
-            if held := self._models.pop(message.model, None):
-                held.close()
-            return
-        held = self._models[message.model] = ExitStack()
-        if message.model in self._main.dispatcher.catalog:
-            held.enter_context(self._main.dispatcher.catalog[message.model].use())
+        try:
+            if await ended:
+                raise OverloadedError("", 1)
+        finally:
+            del self._granted[granted.call]
 
     def _end(self, message: End) -> None:
-        if take_back := self._granted.pop(message.call, None):
-            take_back(message.has_failed)
+        if (granted := self._granted.get(message.call)) is not None and not granted.done():
+            granted.set_result(message.has_failed)
         elif task := self._tasks.get(message.call):
             task.cancel()
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an error for a message; `service.workers.remote.error_of` reads it."""
+    error = shortage_of(error) or error
+    retry_after = error.retry_after if isinstance(error, RefusedError | DemandError | RequestError) else None
+    should_retry = error.should_retry if isinstance(error, RequestError) else None
+    return Failure(type(error).__name__, str(error), retry_after, should_retry)

@@ -11,24 +11,13 @@ from dataclasses import dataclass
 
 from service.channel import Channel
 from service.http.access import Key
-from service.http.allowance import KeyLimits
 from service.http.opening import CLOSE_SECONDS
 from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
 from service.workers.descriptors import DescriptorReceiver
-from service.workers.protocol import (
-    Finish,
-    FromWorker,
-    KeyEntry,
-    Keys,
-    ModelEntry,
-    Models,
-    Start,
-    ToWorker,
-    from_worker,
-)
+from service.workers.protocol import Finish, FromWorker, KeyEntry, ModelEntry, Start, State, ToWorker, from_worker
 from service.workers.session import MainProcess, Session
 from service.workers.shared_counts import SharedCounts
 from service.workers.totals import Totals
@@ -41,7 +30,6 @@ _WATCH_SECONDS = 1.0
 # A worker sends its metrics every second. One that is silent for this long answers no client.
 _SILENCE_SECONDS = 30.0
 _START_SECONDS = 60.0  # until it answers; on a busy machine its imports take long
-_SNAPSHOT_SECONDS = 1.0
 # Longer than a worker waits for answers that are being written, and for its spans to be sent.
 _FINISH_SECONDS = 20.0
 _EXIT_SECONDS = 5.0
@@ -89,7 +77,6 @@ class WorkerSupervisor:
         self._workers: dict[int, _RunningWorker] = {}
         self._finishing = asyncio.Event()
         self._was_listening = False  # whether any worker ever answered connections
-        self._models_version = 0
         self._published = asyncio.Event()  # set whenever the state of the queue was published
         self._main: MainProcess | None = None
 
@@ -110,8 +97,7 @@ class WorkerSupervisor:
                 no other answers. While others answer, the service goes on with fewer.
         """
         self._main = main
-        catalog = main.dispatcher.catalog
-        catalog.on_change, catalog.until_known = self._send_models, self._until_known
+        main.core.catalog.on_change = self._send_state
         watching = asyncio.create_task(self._watch())
         keeping = [asyncio.create_task(self._keep_running(row, listener, main)) for row in range(1, self._processes)]
         try:
@@ -146,19 +132,15 @@ class WorkerSupervisor:
     def publish(self) -> None:
         """Tell all gates the state of the queue."""
         assert self._main is not None
-        self.counts.publish(self._main.dispatcher.admission)
+        self.counts.publish(self._main.core.gate)
 
     def replace_keys(self, keys: Sequence[Key]) -> None:
         """Tell all workers the keys."""
         self._keys = keys
-        self._send(self._key_message())
+        self._send_state()
 
     async def exposition(self) -> bytes:
-        """Return the metrics of all processes."""
-        sessions = [worker.session for worker in self._workers.values() if worker.session.is_listening]
-        with contextlib.suppress(TimeoutError):  # one that is late is as it was a second ago
-            async with asyncio.timeout(_SNAPSHOT_SECONDS):
-                await asyncio.gather(*(session.update_metrics() for session in sessions))
+        """Return the metrics of all processes; those of workers are up to a second old."""
         snapshots = [worker.session.metrics for worker in self._workers.values()]
         return await asyncio.to_thread(self._totals.exposition(snapshots))
 
@@ -227,8 +209,7 @@ class WorkerSupervisor:
         descriptors = DescriptorReceiver(ours, session.take_descriptor)
         worker = self._workers[row] = _RunningWorker(child.process, channel, descriptors, session, child.memory)
         channel.send(Start(self._settings.model_dump_json().encode(), row))
-        channel.send(self._key_message())
-        channel.send(self._models_message())
+        channel.send(self._state())
         if self._finishing.is_set():
             channel.send(Finish())
         log.info("worker started", extra={"pid": child.process.pid})
@@ -260,29 +241,15 @@ class WorkerSupervisor:
         for worker in self._workers.values():
             worker.channel.send(message)
 
-    def _send_models(self) -> None:
-        self._models_version += 1
-        self._send(self._models_message())
+    def _send_state(self) -> None:
+        self._send(self._state())
 
-    async def _until_known(self) -> None:
-        version = self._models_version
-        await asyncio.gather(*(worker.session.until_known(version) for worker in self._workers.values()))
-
-    def _models_message(self) -> Models:
+    def _state(self) -> State:
         assert self._main is not None
-        entries = [
+        models = [
             ModelEntry(
                 *(model.id, model.checkpoint, model.ready, model.is_leaving, model.is_on_demand, model.identifies)
             )
-            for model in self._main.dispatcher.catalog
+            for model in self._main.core.catalog
         ]
-        return Models(self._models_version, entries)
-
-    def _key_message(self) -> Keys:
-        return Keys([KeyEntry(key.name, key.digest, _limits(key.limits)) for key in self._keys])
-
-
-def _limits(limits: KeyLimits | None) -> tuple[int | None, int | None, float | None] | None:
-    if limits is None:
-        return None
-    return limits.max_requests, limits.requests_per_minute, limits.audio_seconds_per_minute
+        return State(models, [KeyEntry(key.name, key.digest, key.limits) for key in self._keys])

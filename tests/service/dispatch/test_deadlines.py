@@ -23,8 +23,7 @@ from service.dispatch.catalog import Catalog
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import OverloadedError
-from service.dispatch.queue import LocalQueue
-from service.dispatch.recordings import Recordings
+from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import Result
 from service.metrics import Metrics
 from tests.service.dispatch.fake_engine import LANE, READY, FakeEngine
@@ -93,14 +92,16 @@ def served(monkeypatch) -> Recordings:
             yield CutBlock([Segment(start, stop)], np.empty(0, np.float32))
 
     monkeypatch.setattr(cut_recording, "cuts", cuts)
-    return Recordings(LocalQueue(front), timeout=TIMEOUT, metrics=Metrics())
+    return Recordings(front, Immediately())
 
 
 async def transcribed(recordings: Recordings, seconds: float) -> bool:
     """Transcribe a recording; return whether it was accepted. An accepted one that is not answered fails."""
     source = CutRecording(Silence(int(seconds * RATE)), SegmentRule(float(TURN)), detector=None, threads=Immediately())
     try:
-        async with aclosing(recordings.transcribe(source, object(), LANE)) as answers:
+        async with aclosing(
+            recordings.transcribe(source, Options(str(id(source)), LANE, most_seconds=TIMEOUT))
+        ) as answers:
             async for _ in answers:
                 pass
     except OverloadedError:

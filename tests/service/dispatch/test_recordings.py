@@ -17,14 +17,13 @@ from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
 from service.dispatch.growth import Growth
-from service.dispatch.queue import LocalQueue
-from service.dispatch.recordings import Recordings
+from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
-from service.metrics import Metrics
 from tests.service.dispatch import virtual_time
 from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
 
 RULE = SegmentRule(longest=10.0)
+OPTIONS = Options("me", LANE, most_seconds=60.0)
 
 
 class Immediately(ThreadPoolExecutor):
@@ -47,11 +46,10 @@ def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: Segm
         yield CutRecording(recording, rule, detector=None, threads=Immediately())
 
 
-def front(timeout: float = 60.0, max_queued_audio_seconds: float = 1000.0):
+def front(max_queued_audio_seconds: float = 1000.0):
     dispatching, engine = dispatcher(max_queued_audio_seconds), FakeEngine()
     dispatching.engine_ready(engine, READY)
-    metrics = Metrics()
-    return dispatching, engine, Recordings(LocalQueue(dispatching), timeout=timeout, metrics=metrics), metrics
+    return dispatching, engine, Recordings(dispatching, Immediately()), dispatching.metrics
 
 
 async def assert_first_comes(answers, dispatching, engine) -> None:
@@ -72,7 +70,7 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             while not asked.done():
                 await settle()
                 if engine.batches:
@@ -93,7 +91,7 @@ def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(mon
         dispatching.window.samples = 1
         await dispatching.window.acquire(1)
         with recorded(monkeypatch, 3, rule=None) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             await settle()
             engine.answer(dispatching)
 
@@ -110,7 +108,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
         dispatching.window.samples = 25 * RATE
         await dispatching.window.acquire(20 * RATE)  # another recording's
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
-            async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
+            async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
                 await assert_first_comes(answers, dispatching, engine)
 
         assert dispatching.window._held == 20 * RATE
@@ -123,8 +121,7 @@ def test_an_answer_does_not_wait_until_the_next_cut_is_found(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
-            arriving = replace(source, growth=Growth(30 * RATE))
-            async with aclosing(recordings.transcribe(arriving, "me", LANE)) as answers:
+            async with aclosing(recordings.transcribe(replace(source, growth=Growth(30 * RATE)), OPTIONS)) as answers:
                 await assert_first_comes(answers, dispatching, engine)
 
     asyncio.run(scenario())
@@ -133,10 +130,10 @@ def test_an_answer_does_not_wait_until_the_next_cut_is_found(monkeypatch):
 @pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
 def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waited, left):
     async def scenario() -> None:
-        _, _, recordings, _ = front(timeout=60.0)
+        _, _, recordings, _ = front()
         with recorded(monkeypatch, 3, rule=None) as source:
             with pytest.raises(DeadlineExceededError):
-                await collect(recordings.transcribe(source, "me", LANE, waited_seconds=waited))
+                await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=60.0 - waited)))
 
         assert asyncio.get_running_loop().time() == pytest.approx(left)
 
@@ -147,7 +144,7 @@ def test_silence_has_no_answers_and_is_counted(monkeypatch):
     async def scenario() -> None:
         _, _, recordings, metrics = front()
         with recorded(monkeypatch, 40) as source:
-            assert await collect(recordings.transcribe(source, "me", LANE)) == []
+            assert await collect(recordings.transcribe(source, OPTIONS)) == []
         assert metrics.audio_seconds.labels("ok", "m")._value.get() == 40
 
     asyncio.run(scenario())
@@ -159,7 +156,7 @@ def test_parts_in_memory_are_limited(monkeypatch):
         dispatching.window.samples = 25 * RATE
         cuts = [(start, start + 10) for start in range(0, 200, 10)]
         with recorded(monkeypatch, 200, *cuts) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             while not asked.done():
                 await settle()
                 staged = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE + sum(
@@ -186,10 +183,10 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
             with Recording(RATE, 10.0) as recording:
                 recording.append(np.full(RATE, value, np.float32).tobytes())
                 whole = CutRecording(recording, None, None, Immediately())
-                return await collect(recordings.transcribe(whole, f"short {value}", LANE))
+                return await collect(recordings.transcribe(whole, replace(OPTIONS, caller=f"short {value}")))
 
         with recorded(monkeypatch, 3600, *[(start, start + 10) for start in range(0, 3600, 10)]) as hour:
-            slow = asyncio.create_task(collect(recordings.transcribe(hour, "hour", LANE)))
+            slow = asyncio.create_task(collect(recordings.transcribe(hour, replace(OPTIONS, caller="hour"))))
             await settle()
             batches = 0
             while not slow.done():
@@ -212,7 +209,7 @@ def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
-            answers = recordings.transcribe(source, "me", LANE)
+            answers = recordings.transcribe(source, OPTIONS)
             first = asyncio.create_task(anext(answers))
             await settle()
             engine.answer(dispatching)
@@ -232,7 +229,7 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             await settle()
             engine.fail(dispatching, FailureKind.BATCH)  # the first part leaves alone, being alone at first
             await settle()
@@ -254,7 +251,7 @@ def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_l
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
         dispatching, engine, recordings, _ = front()
         with recorded(monkeypatch, 40, (1, 5), (10, 15), (20, 25)) as source:
-            async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
+            async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
                 first = asyncio.ensure_future(anext(answers))
                 await settle()
                 engine.answer(dispatching)
@@ -275,11 +272,11 @@ def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(mon
     async def scenario() -> None:
         _, _, recordings, _ = front()
         with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
-            waiting = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            waiting = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             await settle()
 
             with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
-                await collect(recordings.transcribe(another, "me", LANE))
+                await collect(recordings.transcribe(another, OPTIONS))
 
             waiting.cancel()
             await asyncio.wait({waiting})
@@ -289,10 +286,10 @@ def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(mon
 
 def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
     async def scenario() -> None:
-        dispatching, _, recordings, _ = front(timeout=-19.99)
+        dispatching, _, recordings, _ = front()
         await dispatching.window.acquire(10**9)
         with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
-            await collect(recordings.transcribe(source, "me", LANE))
+            await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=-19.99)))
 
     asyncio.run(scenario())
 
@@ -304,11 +301,11 @@ def test_a_job_uses_a_window_of_its_own(monkeypatch):
         dispatching, engine, recordings, _ = front(max_queued_audio_seconds=35.0)
         with recorded(monkeypatch, 200, *((start, start + 10) for start in range(0, 200, 10))) as job:
             running = asyncio.create_task(  # it is over the limit, and let in
-                collect(recordings.transcribe(job, "job", LANE, is_background=True))
+                collect(recordings.transcribe(job, Options("job", LANE)))
             )
             await settle()
             with recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
-                asked = asyncio.create_task(collect(recordings.transcribe(ours, "me", LANE)))
+                asked = asyncio.create_task(collect(recordings.transcribe(ours, OPTIONS)))
                 while not asked.done():
                     await settle()
                     if engine.batches:
@@ -331,11 +328,11 @@ def test_a_recording_that_grows_is_cut_as_far_as_it_is_there(monkeypatch):
         with recorded(monkeypatch, 100, *cuts) as source:
             growth = Growth(0)
             growing = replace(source, growth=growth)
-            async with recordings.accept(20.0, LANE) as accepted:
-                answers = collect(recordings.transcribe(growing, "me", LANE, accepted=accepted))
+            with recordings.accept(20.0, LANE) as accepted:
+                answers = collect(recordings.transcribe(growing, OPTIONS, accepted=accepted, growth=growth))
                 asked = asyncio.create_task(answers)
                 for samples, parts in ((20 * RATE, 0), (30 * RATE, 1), (89 * RATE, 1), (90 * RATE, 1)):
-                    await accepted.grow((samples - max(growth.samples, 20 * RATE)) / RATE)
+                    recordings.grow(accepted, (samples - max(growth.samples, 20 * RATE)) / RATE)
                     growth.grow(samples)
                     await settle()
                     assert sum(map(len, engine.batches.values())) == parts
@@ -343,7 +340,7 @@ def test_a_recording_that_grows_is_cut_as_far_as_it_is_there(monkeypatch):
                         engine.answer(dispatching)
                     await settle()
                 assert not asked.done()
-                await accepted.grow(10.0)
+                recordings.grow(accepted, 10.0)
                 growth.end()
                 while not asked.done():
                     await settle()
@@ -359,11 +356,13 @@ def test_a_recording_that_grows_is_cut_as_far_as_it_is_there(monkeypatch):
 
 def test_the_deadline_of_a_recording_moves_until_it_is_there(monkeypatch):
     async def scenario() -> None:
-        dispatching, _, recordings, _ = front(timeout=60.0)
+        dispatching, _, recordings, _ = front()
         await dispatching.window.acquire(10**9)
         with recorded(monkeypatch, 40, (0, 10)) as source:
             growth = Growth(0)
-            asked = asyncio.create_task(collect(recordings.transcribe(replace(source, growth=growth), "me", LANE)))
+            asked = asyncio.create_task(
+                collect(recordings.transcribe(replace(source, growth=growth), OPTIONS, growth=growth))
+            )
             await asyncio.sleep(1000.0)
             assert not asked.done()
             growth.end()

@@ -7,7 +7,6 @@ import pytest
 from service.dispatch.recordings import Recordings
 from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES, transcript
 from service.http.access import digest
-from service.http.front import Front
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -132,25 +131,19 @@ def test_a_load_that_takes_too_long_is_503_and_goes_on():
 
 
 def test_the_wait_for_a_model_is_part_of_a_recordings_time_and_its_upload_is_not(monkeypatch):
-    allowed, waited, get_or_load, transcribe = [], [], Front.get_or_load, Recordings.transcribe
+    left, transcribe = [], Recordings.transcribe
 
-    def note_time(front, name, seconds, resources):
-        allowed.append(seconds)
-        return get_or_load(front, name, seconds, resources)
+    def note_time(recordings, recording, options):
+        left.append(options.most_seconds)
+        return transcribe(recordings, recording, options)
 
-    def note_wait(*arguments, **options):
-        waited.append(options["waited_seconds"])
-        return transcribe(*arguments, **options)
-
-    monkeypatch.setattr(Front, "get_or_load", note_time)
-    monkeypatch.setattr(Recordings, "transcribe", note_wait)
+    monkeypatch.setattr(Recordings, "transcribe", note_time)
     with serving(models_on_demand=ON_DEMAND, request_timeout_seconds=77.0) as service:
         brought, there = ask(service, "one"), ask(service, "one")
 
     assert (brought.status_code, there.status_code) == (200, 200)
-    assert f"load;dur={1000 * waited[0]:.1f}" in brought.headers["server-timing"]
-    assert waited[1] == 0.0
-    assert allowed == [77.0]
+    assert f"load;dur={1000 * (77.0 - left[0]):.1f}" in brought.headers["server-timing"]
+    assert left[1] == 77.0
 
 
 @pytest.mark.parametrize("name", ["unreadable", "fatal"])

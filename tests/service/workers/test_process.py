@@ -2,15 +2,13 @@
 
 import asyncio
 import os
-import socket
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
-from audio.descriptor import unnamed_file
 from service.settings import Settings
-from service.shared_audio import Arena
+from service.shared_audio import Arena, shared_file
 from service.workers.process import _Worker
-from service.workers.protocol import SendSnapshot, Snapshot
-from service.workers.remote import Calls
+from service.workers.protocol import Snapshot, Start
 from service.workers.shared_counts import SharedCounts
 
 
@@ -21,14 +19,12 @@ def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
         threads = ThreadPoolExecutor()
         threads.shutdown()
         asyncio.get_running_loop().set_default_executor(threads)
-        with socket.socket() as listener:
-            worker = _Worker(
-                Settings(model="stub"), SharedCounts(counts, 2, 0), Arena(memory), Calls(sent.append), None, listener
-            )
-            worker.handle(SendSnapshot())
-            await asyncio.gather(*worker._sending)
+        start = Start(Settings(model="stub").model_dump_json().encode(), 1)
+        worker = _Worker(start, SimpleNamespace(send=sent.append), None, Arena(memory), counts)
+        await worker.send_snapshot()
 
-    counts, memory = unnamed_file(), unnamed_file()
+    counts, memory = shared_file(), shared_file()
+    SharedCounts(counts, 2, 0)
     try:
         asyncio.run(scenario())
     finally:

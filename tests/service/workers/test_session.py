@@ -1,30 +1,235 @@
-"""A worker's session in the main process."""
+"""A worker's session in the main process: what the worker asks for in any order, and the ends of it."""
 
 import asyncio
-import tempfile
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
-from models import Prompt
-from service.dispatch.utterance import Lane
-from service.shared_audio import Item
-from service.workers.protocol import End, Failed, Identify, PartEntry, Transcribe
-from service.workers.session import Session
+import numpy as np
+import pytest
 
-PART = PartEntry(Item(0, 16_000), 1.0, "caller", None, Lane("model"), Prompt(), None)
+from audio.segment.segmenter import Segment
+from service.dispatch.recordings import Options, Recordings
+from service.http.access import Access, Key
+from service.http.allowance import KeyLimits
+from service.http.core import LocalCore
+from service.shared_audio import Arena, Item, shared_file
+from service.workers.protocol import (
+    Answered,
+    Cuts,
+    End,
+    Ended,
+    Failure,
+    Granted,
+    HoldModel,
+    Transcribe,
+    UseKey,
+)
+from service.workers.session import MainProcess, Session
+from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
+
+OPTIONS = Options("caller", LANE, most_seconds=60.0)
+SECONDS = 30
 
 
-def test_a_part_that_is_withdrawn_before_it_begins_gets_its_reply():
-    """Both messages may come in one read; without the reply, the worker never frees the part's samples."""
-    sent = []
+class Demand:
+    """Models that are there."""
 
-    async def scenario():
-        with tempfile.TemporaryFile() as memory:
-            session = Session(None, memory.fileno(), sent.append)
-            session.handle(Transcribe(1, None, 1.0, PART))
-            session.handle(Identify(2, 0, PART))
-            for call in (1, 2):
-                session.handle(End(call))
-            await session.close()
+    def __init__(self, catalog):
+        self.catalog = catalog
 
-    asyncio.run(scenario())
+    async def get_or_load(self, name, resources):
+        if name in self.catalog:
+            resources.enter_context(self.catalog[name].use())
+            return self.catalog[name]
+        return None
 
-    assert sent == [Failed(1, "CancelledError", ""), Failed(2, "CancelledError", "")]
+
+@contextmanager
+def session():
+    """A session with one worker, an engine that answers when it is told to, and no file left at the end."""
+    memory, sent = shared_file(), []
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            dispatching, engine = dispatcher(), FakeEngine()
+            dispatching.engine_ready(engine, READY)
+            core = LocalCore(
+                *(dispatching.admission, dispatching.catalog, Demand(dispatching.catalog)),
+                Recordings(dispatching, threads),
+            )
+            access = Access([Key("alice", "0" * 64, KeyLimits(max_requests=1, requests_per_minute=2))], is_open=False)
+            ours = Session(MainProcess(core, access, None), memory, sent.append)
+            yield SimpleNamespace(
+                session=ours, sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory)
+            )
+    finally:
+        os.close(memory)
+    links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert not [one for one in links if "memfd:recording" in str(one.readlink())]
+
+
+def run(scenario) -> None:
+    async def with_session() -> None:
+        with session() as on:
+            await scenario(on)
+
+    asyncio.run(with_session())
+
+
+def recording(seconds: int = SECONDS) -> np.ndarray:
+    """Each second has its number as samples."""
+    return np.repeat(np.arange(seconds, dtype=np.float32), RATE)
+
+
+def asked(call: int, *, is_whole: bool = False, item: Item | None = None, seconds: int = SECONDS) -> Transcribe:
+    return Transcribe(call, OPTIONS, RATE, seconds * RATE, is_whole, item, None)
+
+
+def file() -> int:
+    descriptor = os.memfd_create("recording")
+    os.write(descriptor, recording().tobytes())
+    return descriptor
+
+
+async def answered_all(on) -> None:
+    while not (on.sent and isinstance(on.sent[-1], Ended)):
+        await asyncio.sleep(0.001)
+        if on.engine.batches:
+            on.engine.answer(on.dispatcher)
+
+
+def texts(on) -> list[str]:
+    return [message.answer.transcript.text for message in on.sent if isinstance(message, Answered)]
+
+
+@pytest.mark.parametrize("order", ["in memory", "message, file, cuts", "file, message, cuts", "message, cuts, file"])
+def test_a_recording_is_answered_in_whatever_order_its_messages_come(order):
+    async def scenario(on) -> None:
+        cuts = [Cuts(7, Segment(0, 10 * RATE)), Cuts(7, Segment(20 * RATE, 30 * RATE)), Cuts(7, None)]
+        item = on.arena.put(recording()) if order == "in memory" else None
+        steps = {
+            "message": lambda: on.session.handle(asked(7, item=item)),
+            "file": lambda: on.session.take_descriptor(7, file()),
+            "cuts": lambda: [on.session.handle(cut) for cut in cuts],
+        }
+        for step in ("message, cuts" if item else order).split(", "):
+            steps[step]()
+            await settle()
+        await answered_all(on)
+
+        assert texts(on) == ["0.0", "20.0"]
+        assert on.sent[-1] == Ended(7)
+        assert [message.answer.cut for message in on.sent[:-1]] == [cut.segment for cut in cuts[:-1]]
+        assert not on.dispatcher.admission.backlog.entries
+        await on.session.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("when", ["at once", "before its cuts are over", "while a part is computed"])
+@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
+@pytest.mark.parametrize("file_comes", ["before", "after", "never"])
+def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory, file_comes):
+    """Between `Transcribe` and its file too: the file comes on another socket, and is closed whenever it comes."""
+
+    async def scenario(on) -> None:
+        on.session.handle(asked(3, item=on.arena.put(recording()) if in_memory else None))
+        if not in_memory and file_comes == "before":
+            on.session.take_descriptor(3, file())
+        if when != "at once":
+            on.session.handle(Cuts(3, Segment(0, 10 * RATE)))
+            while when == "while a part is computed" and (in_memory or file_comes == "before"):
+                if on.engine.batches:
+                    break
+                await asyncio.sleep(0.001)
+        on.session.handle(End(3))
+        on.session.handle(Cuts(3, Segment(10 * RATE, 20 * RATE)))
+        await settle()
+        while not on.sent:
+            await asyncio.sleep(0.001)
+        if not in_memory and file_comes == "after":
+            on.session.take_descriptor(3, file())
+        if on.engine.batches:
+            on.engine.answer(on.dispatcher)
+
+        assert on.sent == [Ended(3)]
+        assert not on.dispatcher.admission.backlog.entries
+        assert on.dispatcher.window._held == 0
+        await on.session.close()
+
+    run(scenario)
+
+
+def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
+    async def scenario(on) -> None:
+        on.session.handle(asked(1, item=on.arena.put(recording(2)), is_whole=True, seconds=2))
+        on.session.handle(asked(2))
+        on.session.take_descriptor(2, file())
+        on.session.handle(Cuts(2, Segment(0, 10 * RATE)))
+        on.session.take_descriptor(3, file())  # its message never comes
+        on.session.handle(HoldModel(4, "m"))
+        on.session.handle(UseKey(5, "alice", None))
+        await settle()
+        assert on.dispatcher.catalog["m"].users == 1
+
+        await on.session.close()
+
+        assert not on.dispatcher.admission.backlog.entries
+        assert on.dispatcher.catalog["m"].users == 0
+        allowance = on.session._main.access.allowance("alice")
+        assert allowance.under_way == 0
+        assert allowance.levels == (pytest.approx(2, abs=0.1), None)  # its request came to nothing
+
+    run(scenario)
+
+
+def test_a_file_that_this_process_has_no_room_for_is_an_error_of_its_request_alone():
+    async def scenario(on) -> None:
+        on.session.handle(asked(1))
+        on.session.take_descriptor(1, None)
+        on.session.handle(Cuts(1, Segment(0, RATE)))
+        await answered_all(on)
+
+        assert isinstance(on.sent[-1].failure, Failure)
+        assert on.sent[-1].failure.kind == "OverloadedError"
+        await on.session.close()
+
+    run(scenario)
+
+
+def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
+    async def scenario(on) -> None:
+        on.session.handle(asked(1, item=on.arena.put(recording())))
+        on.session.handle(Cuts(1, Segment(0, 31 * RATE)))
+        await answered_all(on)
+
+        assert on.sent[-1].failure.kind == "ValueError"
+        await on.session.close()
+
+    run(scenario)
+
+
+def test_grants_are_given_back_once_and_limits_refuse():
+    async def scenario(on) -> None:
+        on.session.handle(HoldModel(1, "m"))
+        on.session.handle(HoldModel(2, "nobody"))
+        on.session.handle(UseKey(3, "alice", None))
+        await settle()
+        assert on.sent[:2] == [Granted(1, "m"), Granted(2, None)]
+        assert on.sent[2].levels == (pytest.approx(1, abs=0.1), None)
+        on.session.handle(UseKey(4, "alice", None))
+        await settle()
+        assert on.sent[3].failure.kind == "RequestError"
+        assert on.sent[3].failure.retry_after >= 1
+        on.session.handle(End(3, has_failed=True))
+        for call in (1, 2, 4):
+            on.session.handle(End(call))
+        await settle()
+        assert {message.call for message in on.sent[4:]} == {1, 2, 3}
+        assert on.dispatcher.catalog["m"].users == 0
+        assert on.session._main.access.allowance("alice").levels == (pytest.approx(2, abs=0.1), None)
+        await on.session.close()
+
+    run(scenario)

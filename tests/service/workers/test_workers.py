@@ -15,7 +15,6 @@ import soundfile
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from tests.service.serving import PATIENCE, ThreadedServer, form, serving, tone, wait_for, wav
-from tests.service.slow_upload import Upload, sound, transcribed_seconds
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
 
 pytestmark = pytest.mark.slow
@@ -182,7 +181,7 @@ def test_a_job_is_relayed_in_pieces_after_its_client_was_asked_for_it(with_jobs)
     recording = wav(tone(SAMPLE_RATE))
     connection = socket.create_connection(("127.0.0.1", with_jobs.server.port), PATIENCE)
     connection.sendall(
-        b"POST /v1/audio/jobs?response_format=json HTTP/1.1\r\nhost: any\r\ncontent-type: audio/wav\r\n"
+        b"POST /v1/audio/jobs?response_format=json HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\n"
         b"expect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
     )
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 Continue")
@@ -206,7 +205,8 @@ def test_metrics_are_sums_and_each_request_is_counted_once(two):
 
         assert set(threads.map(send, range(24))) == {404}
 
-    assert two.metric('steno_http_requests_total{endpoint="translations",status="404"}') >= 24
+    # Workers send their counts each second.
+    wait_for(lambda: two.metric('steno_http_requests_total{endpoint="translations",status="404"}') >= 24)
 
 
 def test_a_client_that_leaves_frees_what_it_held_in_the_main_process(two):
@@ -330,20 +330,7 @@ def test_all_workers_follow_the_file_of_keys(keyed):
     path.write_text(LIMITED_KEYS + line_of("carol", "new", "requests_per_minute=600"))
 
     wait_for(lambda: served.metric('steno_key_reloads_total{result="ok"}') == 1)
-    served.metric("steno_http_processes")  # every worker adds its share, after it was told the keys
+    wait_for(lambda: [one.status_code for one in answers_of_workers(served, "new")] == [200, 200])
     new = answers_of_workers(served, "new")
-    assert [one.status_code for one in new] == [200, 200]
     assert {one.headers["x-ratelimit-limit-requests"] for one in new} == {"600"}
     assert [one.status_code for one in answers_of_workers(served, "old")] == [401, 401]
-
-
-def test_a_slow_upload_is_transcribed_while_it_arrives(one, two):
-    options = {"chunking_strategy": "none", "response_format": "verbose_json"}
-    file = wav(sound(60), subtype="PCM_16")
-    before = transcribed_seconds(two)
-    upload = Upload(two, file, "audio/wav", **options)
-    shares = iter(np.linspace(0.6, 0.9, 10_000))
-    wait_for(lambda: upload.send(next(shares)) and transcribed_seconds(two) > before)
-
-    assert upload.send().answer() == (200, one.post(**form(file, **options)).json())
-    wait_for(lambda: not two.server.dispatcher.admission.backlog.entries)
