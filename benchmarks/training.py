@@ -185,8 +185,9 @@ def _step(
         mode=TrainingMode(recipe),
         recipe=SimpleNamespace(precision="float32", objective=Objective(), seed=0),
         step=0,
+        teacher=None,
     )
-    part_losses = ranks.together(PartLosses(cast("Run", run)), some_unused=False)
+    part_losses = ranks.together(PartLosses(cast("Run", run)))
     spoken = float(batch.token_lengths.sum())
 
     def step(precision: Precision) -> None:

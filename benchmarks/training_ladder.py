@@ -92,7 +92,7 @@ class MeasuredRung:
         seconds, labels = batches[:, 1:].sum(axis=0).tolist()
         return len(batches), seconds, labels
 
-    def read(self, stride: int, count: int) -> None:
+    def read(self, count: int) -> None:
         """Read some batches of each bucket, full ones if there are any."""
         steps = self.sampler.epoch(0)
         for bucket, (_, clips, rows) in enumerate(self.sampler.buckets):
@@ -100,14 +100,14 @@ class MeasuredRung:
                 continue
             inside = [number for number, (batch,) in enumerate(steps) if self._bucket(batch.draws[0].take) == bucket]
             full = [number for number in inside if len(steps[number][0].draws) == min(rows, clips)]
-            self.batches[bucket] = [self._read(steps[number][0], stride) for number in (full or inside)[:count]]
+            self.batches[bucket] = [self._read(steps[number][0]) for number in (full or inside)[:count]]
             self.times[bucket] = []
 
-    def _read(self, plan: PlannedBatch, stride: int) -> Batch:
+    def _read(self, plan: PlannedBatch) -> Batch:
         """Read a batch, padded as `padded` counts it."""
         samples = 0 if has_no_buckets(self.buckets) else round(plan.seconds * FRONT_END.sample_rate)
         examples = [self.examples.make(plan.position.epoch, draw) for draw in plan.draws]
-        return collate(examples, plan.position, samples, FRONT_END.hop, stride, FRONT_END.sample_rate)
+        return collate(examples, plan.position, samples, FRONT_END.hop, FRONT_END.sample_rate)
 
     def _bucket(self, take: int) -> int:
         return self.buckets.bucket(self.seconds[take], self.labels[take])
@@ -143,7 +143,7 @@ def main() -> None:
         rungs = _rungs(run, args)
         rungs = [rungs[number] for number in args.only or range(len(rungs))]
         for rung in rungs:
-            rung.read(run.config.encoder.subsampling_factor, args.batches)
+            rung.read(args.batches)
         for number in range(args.rounds + 1):  # the first is a warm-up
             for bucket in sorted({bucket for rung in rungs for bucket in rung.batches}):
                 for rung in rungs:
@@ -182,8 +182,7 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
     mels = run.config.features.mels
     labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))
     every, some = (
-        Examples(takes, run.vocabulary, run.recipe.augmentation, 0, None, mels, positions)
-        for takes in (run.takes, kept)
+        Examples(takes, run.vocabulary, run.recipe.augmentation, 0, mels, positions) for takes in (run.takes, kept)
     )
 
     def sizes(examples: Examples) -> tuple[list[float], list[int]]:

@@ -192,7 +192,7 @@ def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
 
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *, probes: bool) -> int:
-    """Print what would be trained on. A teacher's labels that are not on the disk yet are computed for that."""
+    """Print what would be trained on."""
     from training import forecast
     from training.probe import Measurements, Steps, probe, table
     from training.run import Run
@@ -202,6 +202,11 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
     _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
     for line in training.survey:
         _report(line)
+    if training.teacher:
+        if probes:
+            raise CommandError("--probe finds batches of clips; with a teacher, batches.seconds is all that there is")
+        _report(forecast.model_memory(training.network, training.optimizer))
+        return 0
     _report(forecast.whole_run(training.sampler, training.takes.seconds, recipe.steps))
     _report(forecast.model_memory(training.network, training.optimizer))
     if not probes:

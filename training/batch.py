@@ -7,38 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.distillation import FrameTargets
 from training.examples import Example
 from training.sampler import Position
-
-
-@dataclass(frozen=True, slots=True)
-class BatchTargets:
-    """Targets from a teacher for the student's frames: ``FrameTargets`` of a batch, zero in the padding.
-
-    Attributes:
-        is_known: which clips have targets, bool [batch]; frames of the others are zero.
-        blank: the blank's probability, [batch, frames].
-        labels: a few labels, [batch, frames, entries], int64.
-        masses: their probabilities, [batch, frames, entries].
-        hidden: frames of the teacher's encoder, [batch, frames, width].
-    """
-
-    is_known: Tensor
-    blank: Tensor
-    labels: Tensor
-    masses: Tensor
-    hidden: Tensor
-
-    def mapped(self, change: Callable[[Tensor], Tensor]) -> "BatchTargets":
-        """Return targets of changed tensors."""
-        return BatchTargets(
-            is_known=change(self.is_known),
-            blank=change(self.blank),
-            labels=change(self.labels),
-            masses=change(self.masses),
-            hidden=change(self.hidden),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +26,7 @@ class Batch:
         token_lengths: labels of each transcript, [batch].
         sequences: prompts and transcripts for an attention decoder, [batch, longest]; empty without one.
         sequence_lengths: labels of each sequence, [batch].
-        targets: the teacher's targets, or None if no clip has any.
+        mixed: if rows are mixed, as features, each with the next one, the share of each row in its own place, [batch].
         audio_seconds: audio in it, without padding.
         skipped: for each clip that cannot be used and is left out, the reason.
         part: its number among the parts of its step.
@@ -73,8 +43,8 @@ class Batch:
     token_lengths: Tensor
     sequences: Tensor
     sequence_lengths: Tensor
-    targets: BatchTargets | None
     audio_seconds: float
+    mixed: Tensor | None = None
     skipped: tuple[str, ...] = ()
     part: int = 0
     is_silence: bool = False
@@ -115,11 +85,11 @@ class Batch:
             masked_mels=change(self.masked_mels),
             tokens=change(self.tokens),
             sequences=change(self.sequences),
-            targets=self.targets and self.targets.mapped(change),
+            mixed=None if self.mixed is None else change(self.mixed),
         )
 
 
-def collate(examples: Sequence[Example], position: Position, samples: int, hop: int, stride: int, rate: int) -> Batch:
+def collate(examples: Sequence[Example], position: Position, samples: int, hop: int, rate: int) -> Batch:
     """Pad clips to one length.
 
     Args:
@@ -127,7 +97,6 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         position: position of the batch in the run.
         samples: length to pad to; a longer clip, possible if a manifest rounds durations, makes it longer.
         hop: samples of a feature.
-        stride: features of a student's frame.
         rate: samples per second.
     """
     samples = max(samples, *(len(example.samples) for example in examples))
@@ -144,23 +113,7 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),
         sequences=_stacked([example.sequence for example in examples], max(len(one.sequence) for one in examples)),
         sequence_lengths=torch.tensor([len(example.sequence) for example in examples]),
-        targets=_stacked_targets(examples, -(-features // stride)),
         audio_seconds=sum(len(example.samples) for example in examples) / rate,
-    )
-
-
-def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets | None:
-    known = [example.targets for example in examples if example.targets]
-    if not known:
-        return None
-    unknown = FrameTargets.unknown(known[0].labels.shape[1], known[0].hidden.shape[1])
-    targets = [example.targets or unknown for example in examples]
-    return BatchTargets(
-        is_known=torch.tensor([example.targets is not None for example in examples]),
-        blank=_stacked([one.blank for one in targets], frames),
-        labels=_stacked([one.labels for one in targets], frames),
-        masses=_stacked([one.masses for one in targets], frames),
-        hidden=_stacked([one.hidden for one in targets], frames),
     )
 
 

@@ -1,123 +1,183 @@
-"""Learning from a teacher, frame by frame: from its posteriors (Hinton et al., 2015), and from its encoder's frames.
+"""Learning from a teacher, module by module: the student computes on the same features as the teacher, in each step.
 
-CTC posteriors are blank nearly everywhere, so a student that only predicts blank is nearly always right. Frames in
-which the teacher has a label weigh more, which takes the student off that plateau at once. Targets from the encoder's
-frames (compare Romero et al., 2015, and Chang et al., 2022, arXiv 2110.01900) are informative at every frame.
+In the first stage, apart, every module learns alone what the teacher's own does between two of the teacher's states, so
+no gradient passes through the depth. In the second the layers are chained: the student's state after each layer is
+compared with the teacher's, and its posteriors are, too (Hinton et al., 2015; compare Romero et al., 2015). CTC
+posteriors are blank nearly everywhere, so frames in which the teacher has a label weigh more.
+
+If a student has fewer layers than its teacher, each learns what several of the teacher's do, and if it has more,
+several learn what one does. If it has another width, a linear map for each compared state leads into the student's
+space, and its transpose back; maps learn to keep what they can of the teacher's states, and are not exported.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import log_softmax
 
-from training.posteriors import TeacherFrames
+from models.encoders.conformer import ConformerEncoder, ConformerLayer
+from models.encoders.padding import Padding
+from training.layer_states import LayerStates, input_frames, module_outputs
+from training.recipe import Teacher
+from training.student import StudentNetwork
+from training.teacher import Lesson
+
+# Values whose variance is below this share of the mean variance are compared as if they had that.
+_LEAST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class FrameTargets:
-    """Targets for a student's frames of a clip: probabilities of the blank and of a few labels, and encoder frames.
-
-    Probabilities add up to 1. A label may occur more than once; its probabilities then add up.
+class DistillationLosses:
+    """The losses of a batch.
 
     Attributes:
-        blank: [frames], float32.
-        labels: [frames, entries], int64.
-        masses: their probabilities, [frames, entries], float32.
-        hidden: frames of the teacher's encoder, [frames, width], float32; width 0 if they are not kept.
+        total: the weighted sum, which is minimised.
+        states: mean squared distance to the teacher's states, or in the first stage of what modules return, as a share
+            of their variance.
+        posteriors: divergence from the teacher's posteriors, per weighted frame.
     """
 
-    blank: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    masses: NDArray[np.float32]
-    hidden: NDArray[np.float32]
-
-    @classmethod
-    def unknown(cls, entries: int, width: int) -> "FrameTargets":
-        """Return the targets of a clip that has none: no frames."""
-        no_masses, no_hidden = np.empty((0, entries), np.float32), np.empty((0, width), np.float32)
-        return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses, no_hidden)
+    total: Tensor
+    states: Tensor
+    posteriors: Tensor
 
 
-def merged(frames: TeacherFrames, ratio: int) -> FrameTargets:
-    """Merge every ``ratio`` frames of a teacher into one frame of a slower student.
-
-    A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
-    rest goes to the labels in proportion to their summed probabilities. The encoder's frames are concatenated. The last
-    frame may merge fewer; then zeros fill up its encoder frame.
-    """
-    count = -(-len(frames) // ratio)
-    entries, width = frames["labels"].shape[1], frames["hidden"].shape[1]
-    blank = np.ones((count * ratio,), dtype=np.float32)
-    masses = np.zeros((count * ratio, entries), dtype=np.float32)
-    labels = np.zeros((count * ratio, entries), dtype=np.int64)
-    total = frames["blank"].astype(np.float32) + frames["masses"].astype(np.float32).sum(axis=1)
-    blank[: len(frames)] = frames["blank"] / total
-    masses[: len(frames)] = frames["masses"] / total[:, None]
-    labels[: len(frames)] = frames["labels"]
-
-    all_blank = blank.reshape(count, ratio).prod(axis=1)
-    masses = masses.reshape(count, ratio * entries)
-    summed = masses.sum(axis=1)
-    silent = summed == 0
-    all_blank[silent] = 1.0
-    share = (1 - all_blank) / np.where(silent, 1.0, summed)
-    hidden = np.zeros((count * ratio, width), dtype=np.float32)
-    hidden[: len(frames)] = frames["hidden"]
-    return FrameTargets(
-        blank=all_blank,
-        labels=labels.reshape(count, ratio * entries),
-        masses=masses * share[:, None],
-        hidden=hidden.reshape(count, ratio * width),
-    )
-
-
-def greedy_spans(frames: TeacherFrames) -> list[tuple[int, int, int]]:
-    """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped.
-
-    Returns:
-        Each label with its first and its last frame.
-    """
-    best = np.where(frames["blank"] >= frames["masses"][:, 0], -1, frames["labels"][:, 0].astype(np.int64))
-    starts = np.flatnonzero(np.diff(best, prepend=-2))
-    ends = np.append(starts, len(best))[1:] - 1
-    spans = zip(best[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return [(label, first, last) for label, first, last in spans if label >= 0]
-
-
-def greedy_labels(frames: TeacherFrames) -> list[int]:
-    """Return the labels of a teacher's own transcript."""
-    return [label for label, _, _ in greedy_spans(frames)]
-
-
-def distillation_loss(
-    log_probabilities: Tensor, blank: Tensor, labels: Tensor, masses: Tensor, valid: Tensor, label_emphasis: float
-) -> Tensor:
-    """Return the weighted mean cross-entropy between a teacher's posteriors and a student's.
+def groups(student: int, teacher: int) -> list[tuple[range, range]]:
+    """Return which layers of a student learn what which layers of its teacher do: one of them is always a single one.
 
     Args:
-        log_probabilities: the student's, [batch, frames, labels + 1], the blank last.
-        blank: the teacher's probability of the blank, [batch, frames].
-        labels: its most probable labels, [batch, frames, entries], int64.
-        masses: their probabilities, [batch, frames, entries].
-        valid: which frames are real, bool [batch, frames].
+        student: number of the student's layers.
+        teacher: number of the teacher's.
+    """
+    count = min(student, teacher)
+
+    def shared(layers: int) -> list[range]:
+        return [range(layers * number // count, layers * (number + 1) // count) for number in range(count)]
+
+    return list(zip(shared(student), shared(teacher), strict=True))
+
+
+def distillation_losses(
+    network: StudentNetwork, features: Tensor, lengths: Tensor, lesson: Lesson, config: Teacher, *, apart: bool
+) -> DistillationLosses:
+    """Return the losses of a batch without padding.
+
+    Args:
+        network: the student.
+        features: [batch, mels, frames].
+        lengths: frames of each row, [batch].
+        lesson: what the teacher computes of the same features.
+        config: the weights.
+        apart: whether the modules learn alone, in the first stage, or chained.
+    """
+    assert isinstance(network.encoder, ConformerEncoder), "a recipe with a teacher has one"
+    assert network.ctc, "a recipe with a teacher has one"
+    frames, lengths, positions = input_frames(network.encoder, features, lengths)
+    student = _Student(network, positions, Padding(lengths, frames.size(1)))
+    pairs = groups(len(network.encoder.layers), len(lesson.layers))
+    ends = [lesson.layers[of_teacher[-1]].output for _, of_teacher in pairs]
+    wanted = [lesson.layers[0].inputs[0], *ends]
+    first = student.compared(frames, wanted[0], 0)
+    if apart:
+        found, last = _apart(student, pairs, lesson.layers, wanted, config.apart.noise)
+        states = torch.stack([first, *found])
+        total = states.sum()
+    else:
+        found, last = _chained(student, pairs, frames, wanted, config.swap)
+        states = torch.stack([first, *found])
+        total = first + config.states * states[1:-1].sum() + states[-1]
+    posteriors = posterior_loss(network.ctc(last), lesson.log_probabilities, config.label_emphasis)
+    total = total + (1.0 if apart else config.posteriors) * posteriors
+    if network.maps:
+        total = total + sum(distance(student.kept(state, number), state) for number, state in enumerate(wanted))
+    return DistillationLosses(total, states.mean(), posteriors)
+
+
+class _Student:
+    """A student's layers with the positions and the padding of a batch, and the maps to its teacher's states."""
+
+    def __init__(self, network: StudentNetwork, positions: Tensor, padding: Padding) -> None:
+        self.layers = [layer for layer in network.encoder.modules() if isinstance(layer, ConformerLayer)]
+        self.maps = network.maps
+        self.rest = (positions, padding)
+
+    def given(self, state: Tensor, number: int) -> Tensor:
+        """Return a teacher's state as an input of the student; nothing is learned about the map from it."""
+        return state if self.maps is None else self.maps.into(state, number).detach()
+
+    def kept(self, state: Tensor, number: int) -> Tensor:
+        """Return what the maps keep of a teacher's state."""
+        assert self.maps
+        return self.maps.back(self.maps.into(state, number), number)
+
+    def compared(self, state: Tensor, wanted: Tensor, number: int) -> Tensor:
+        """Return the distance of a student's state to the teacher's."""
+        state = state.float()
+        return distance(state if self.maps is None else self.maps.back(state, number), wanted)
+
+
+def _apart(
+    student: _Student,
+    pairs: list[tuple[range, range]],
+    layers: list[LayerStates],
+    wanted: list[Tensor],
+    noise: float,
+) -> tuple[list[Tensor], Tensor]:
+    """Return the distance of each module, and what the head gets: the teacher's last state."""
+    found = []
+    for number, (own, of_teacher) in enumerate(pairs):
+        if student.maps is None and len(own) == len(of_teacher) == 1:
+            layer, states = student.layers[own[0]], layers[of_teacher[0]]
+            returned = module_outputs(layer, tuple(noisy(one, noise) for one in states.inputs), *student.rest)
+            found += [
+                (one.float() - output).square().mean() / output.var().clamp(min=1e-6)
+                for one, output in zip(returned, states.outputs, strict=True)
+            ]
+            found.append(distance(layer.norm(states.sum).float(), states.output))
+        else:
+            state = noisy(student.given(wanted[number], number), noise)
+            for one in own:
+                state = student.layers[one](state, *student.rest)
+            found.append(student.compared(state, wanted[number + 1], number + 1))
+    return found, student.given(wanted[-1], len(pairs))
+
+
+def _chained(
+    student: _Student, pairs: list[tuple[range, range]], state: Tensor, wanted: list[Tensor], swap: float
+) -> tuple[list[Tensor], Tensor]:
+    """Return the distance after each group of layers, and the last state."""
+    found = []
+    for number, (own, _) in enumerate(pairs):
+        if swap and number:
+            swapped = torch.rand(state.size(0), 1, 1, device=state.device) < swap
+            state = torch.where(swapped, student.given(wanted[number], number), state.float())
+        for layer in own:
+            state = student.layers[layer](state, *student.rest)
+        found.append(student.compared(state, wanted[number + 1], number + 1))
+    return found, state
+
+
+def noisy(state: Tensor, most: float) -> Tensor:
+    """Return a state with noise of up to ``most`` times its standard deviation."""
+    return state + torch.randn_like(state) * (state.std() * most * torch.rand((), device=state.device))
+
+
+def distance(found: Tensor, wanted: Tensor) -> Tensor:
+    """Return the mean squared distance of states [batch, time, width], as a share of each value's variance."""
+    variance = wanted.var(dim=(0, 1))
+    return ((found - wanted).square() / variance.clamp(min=_LEAST_VARIANCE * variance.mean() + 1e-9)).mean()
+
+
+def posterior_loss(logits: Tensor, wanted: Tensor, label_emphasis: float) -> Tensor:
+    """Return the divergence of a student's posteriors from its teacher's, per weighted frame.
+
+    Args:
+        logits: the student's, [batch, frames, labels + 1], the blank last.
+        wanted: the teacher's log probabilities, in the same shape.
         label_emphasis: a frame weighs 1 + this x the probability that it is not blank.
     """
-    of_labels = (masses * log_probabilities.gather(2, labels)).sum(dim=2)
-    cross_entropy = -(of_labels + blank * log_probabilities[:, :, -1])
-    weights = (1 + label_emphasis * (1 - blank)) * valid
-    return torch.sum(cross_entropy * weights) / weights.sum().clamp(min=1)
-
-
-def hidden_loss(guessed: Tensor, hidden: Tensor, valid: Tensor) -> Tensor:
-    """Return the squared distance to the frames of a teacher's encoder, relative to their squared norm.
-
-    Args:
-        guessed: the student's prediction, [batch, frames, width].
-        hidden: the teacher's, [batch, frames, width].
-        valid: which frames are real, bool [batch, frames].
-    """
-    real = valid[:, :, None]
-    distance = torch.sum((guessed - hidden).square() * real)
-    return distance / torch.sum(hidden.square() * real).clamp(min=1)
+    probabilities = wanted.exp()
+    divergence = (probabilities * (wanted - log_softmax(logits.float(), dim=-1))).sum(dim=-1)
+    weights = 1 + label_emphasis * (1 - probabilities[..., -1])
+    return (divergence * weights).sum() / weights.sum()

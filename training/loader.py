@@ -15,7 +15,6 @@ def load(
     sampler: BucketSampler,
     examples: Examples,
     start: Position,
-    student_stride: int,
     own: range | None = None,
     *,
     pins: bool = False,
@@ -41,7 +40,6 @@ def load(
             plan.position,
             samples if made else 0,
             FRONT_END.hop,
-            student_stride,
             FRONT_END.sample_rate,
         )
         batch = replace(batch.pinned() if pins else batch, skipped=tuple(skipped), part=plan.part)

@@ -7,7 +7,6 @@ from tqdm import tqdm
 
 from training.board import Board
 from training.evaluation import WordErrors
-from training.loader import load
 from training.memory import forget_peak
 from training.monitor import Monitor
 from training.run import Run
@@ -44,18 +43,8 @@ def train(
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)
-    batches = load(
-        run.sampler,
-        run.examples,
-        run.position,
-        run.config.encoder.subsampling_factor,
-        run.own_parts,
-        pins=run.device.type == "cuda",
-    )
-    network = run.network
-    # Heads that learn from a teacher are unused where no clip has targets.
-    some_unused = network.teacher_head is not None or network.hidden_head is not None
-    part_losses = run.ranks.together(PartLosses(run), some_unused=some_unused)
+    batches = run.batches()
+    part_losses = run.ranks.together(PartLosses(run))
 
     def is_over() -> bool:
         ends_here = monitor.wants_end or stops() or (deadline is not None and clock() >= deadline)

@@ -14,7 +14,7 @@ from training.memory import peak_bytes
 from training.progress import Progress
 from training.run import Run
 from training.step import StepResult
-from training.student import without_teacher_heads
+from training.student import without_maps
 
 # A run ends after this number of batches in a row without a usable clip.
 _LOST_BATCHES = 10
@@ -117,7 +117,7 @@ class Monitor:
         run = self._run
         if not (self._journal and self._word_errors and run.recipe.dev):
             return
-        state = without_teacher_heads(run.average.state)
+        state = without_maps(run.average.state)
         skipped: list[str] = []
         with self._progress.paused():
             model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
@@ -140,10 +140,10 @@ class Monitor:
             epoch=run.position.epoch,
             loss=result.loss,
             ctc=result.ctc,
-            distillation=result.distillation,
-            hidden=result.hidden,
             transducer=result.transducer,
             attention=result.attention,
+            states=result.states,
+            posteriors=result.posteriors,
             gradient_norm=result.gradient_norm if math.isfinite(result.gradient_norm) else None,  # JSON has no infinity
             learning_rate=result.learning_rate,
             audio_seconds=round(run.audio_seconds, 3),

@@ -10,7 +10,6 @@ from models.encoders.masking import valid_positions
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.transducer import Joint, Predictor
 from training.batch import Batch
-from training.distillation import distillation_loss, hidden_loss
 from training.losses.transducer import transducer_loss
 from training.recipe import Objective
 
@@ -24,15 +23,11 @@ class StudentOutputs:
 
     Attributes:
         logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
-        teacher_logits: the same for the teacher's labels; None if the student has the same, or no clip has targets.
-        hidden: predicted frames of the teacher's encoder, [batch, frames, width]; None if no loss needs them.
         transducer_loss: the transducer's loss per label, if it has one.
         attention_loss: the attention decoder's loss per label, if it has one.
     """
 
     logits: Tensor | None
-    teacher_logits: Tensor | None
-    hidden: Tensor | None
     transducer_loss: Tensor | None
     attention_loss: Tensor | None = None
 
@@ -44,19 +39,18 @@ class Losses:
     Attributes:
         total: the weighted sum, which is minimised.
         ctc: negative log-probability of the transcripts, per label, or None without a CTC head or if it has no weight.
-        distillation: cross-entropy against the teacher, per weighted frame, or None if no clip has targets.
-        hidden: squared distance to the frames of the teacher's encoder, relative to their squared norm, or None if they
-            are not kept or no clip has targets.
         transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
         attention: smoothed cross-entropy of the transcripts, per label, or None without an attention decoder.
+        states: with a teacher, mean distance to its states, as a share of their variance.
+        posteriors: with a teacher, divergence from its posteriors, per weighted frame.
     """
 
     total: Tensor
-    ctc: Tensor | None
-    distillation: Tensor | None
-    hidden: Tensor | None
-    transducer: Tensor | None
-    attention: Tensor | None
+    ctc: Tensor | None = None
+    transducer: Tensor | None = None
+    attention: Tensor | None = None
+    states: Tensor | None = None
+    posteriors: Tensor | None = None
 
     def zeroed(self) -> "Losses":
         """Return losses of 0 with gradients of 0, which processes can average as others."""
@@ -67,10 +61,10 @@ class Losses:
         return Losses(
             total=0.0 * self.total,
             ctc=nothing(self.ctc),
-            distillation=nothing(self.distillation),
-            hidden=nothing(self.hidden),
             transducer=nothing(self.transducer),
             attention=nothing(self.attention),
+            states=nothing(self.states),
+            posteriors=nothing(self.posteriors),
         )
 
 
@@ -81,7 +75,7 @@ class LabelCounts:
     Attributes:
         transcripts: labels of the transcripts.
         sequences: labels that an attention decoder predicts.
-        share: weight of the batch's mean over frames in the mean of the step.
+        share: share of the batch in the step, for losses that are means over frames.
     """
 
     transcripts: float
@@ -110,41 +104,17 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
         counts: the numbers of labels that losses are divided by.
     """
     total = torch.zeros((), device=lengths.device)
-    ctc = distillation = hidden = None
-    log_probabilities = None
+    ctc = None
     # Only where a loss needs them: they are in float32, and as many as the logits.
-    if outputs.logits is not None and (objective.ctc or (batch.targets and outputs.teacher_logits is None)):
+    if outputs.logits is not None and objective.ctc:
         log_probabilities = log_softmax(outputs.logits.float(), dim=-1)
-    if log_probabilities is not None and objective.ctc:
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
         total = total + objective.ctc * ctc
     if outputs.transducer_loss is not None:
         total = total + objective.transducer * outputs.transducer_loss
     if outputs.attention_loss is not None:
         total = total + outputs.attention_loss
-    if batch.targets:
-        of_teachers_labels = log_probabilities
-        if outputs.teacher_logits is not None:
-            of_teachers_labels = log_softmax(outputs.teacher_logits.float(), dim=-1)
-        assert of_teachers_labels is not None, "a student with a teacher has a CTC head"
-        valid = valid_positions(lengths, of_teachers_labels.size(1)) & batch.targets.is_known[:, None]
-        distillation = distillation_loss(
-            of_teachers_labels,
-            batch.targets.blank,
-            batch.targets.labels,
-            batch.targets.masses,
-            valid,
-            objective.label_emphasis,
-        )
-        distillation = counts.share * distillation
-        total = total + distillation
-        if outputs.hidden is not None:
-            hidden = counts.share * hidden_loss(outputs.hidden.float(), batch.targets.hidden, valid)
-            total = total + objective.hidden * hidden
-    if not total.requires_grad and outputs.logits is not None:
-        # Nothing has a loss: no clip has targets, and CTC has no weight. The sum of no logits is 0, and has a gradient.
-        total = total + outputs.logits[:0].float().sum()
-    return Losses(total, ctc, distillation, hidden, outputs.transducer_loss, outputs.attention_loss)
+    return Losses(total, ctc, outputs.transducer_loss, outputs.attention_loss)
 
 
 def ctc_objective(

@@ -44,6 +44,11 @@ class Optimizers:
         for part in self._parts:
             part.step()
 
+    def forget(self) -> None:
+        """Forget all moments, as if no step had been taken."""
+        for part in self._parts:
+            part.state.clear()
+
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` takes."""
         return {"parts": [part.state_dict() for part in self._parts]}

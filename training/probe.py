@@ -1,7 +1,7 @@
 """Finding the batch size of each bucket: the largest that fits a GPU, or the one beyond which a CPU is not faster.
 
 Each size is tried by a step of the real model (forward, backward and optimizer), on noise of the bucket's length with
-as many labels as the bucket may have, and with a teacher's targets for each clip if the recipe has one.
+as many labels as the bucket may have.
 """
 
 import hashlib
@@ -17,10 +17,9 @@ import torch
 from models.config import ModelConfig
 from models.device.cpu import processor
 from models.device.memory import MEMORY_SHARE, is_out_of_memory, leave_room
-from training.batch import Batch, BatchTargets
+from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
-from training.labelling import TeacherPosteriors
 from training.memory import forget_peak, peak_bytes
 from training.recipe import Optimizer
 from training.run import Run
@@ -253,10 +252,8 @@ def _key(run: Run) -> str:
     # The optimizer's rates are left out: they cost nothing, and change when a recipe takes on what `table` suggests.
     algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
     parts = (recipe.objective, algorithms, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
-    teacher = run.posteriors
-    targets = () if teacher is None else (teacher.entries, teacher.width, len(teacher.pieces))
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
-    setup = [run.config, *parts, *targets, name, torch.get_num_threads(), torch.__version__]
+    setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
     return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]
 
 
@@ -273,7 +270,7 @@ class Steps:
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
         """Take two steps of ``rows`` clips; return the second's time and the peak of both; None if they do not fit."""
         device = self._run.device
-        batch = noise(self._run.config, bucket, rows, self._run.posteriors)
+        batch = noise(self._run.config, bucket, rows)
         try:
             forget_peak(device)
             take_step(self._run, batch)
@@ -292,14 +289,13 @@ class Steps:
         return Measured(seconds, peak_bytes(device) if device.type == "cuda" else None)
 
 
-def noise(config: ModelConfig, bucket: Bucket, rows: int, posteriors: TeacherPosteriors | None = None) -> Batch:
+def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:
     """Return a batch of noise with the length and the number of labels of the largest clips of a bucket.
 
     Args:
         config: the model's configuration.
         bucket: the bucket.
         rows: number of clips.
-        posteriors: the teacher's, whose sizes the targets have; None: no targets.
     """
     random = torch.Generator().manual_seed(0)
     samples = max(FRONT_END.hop, int(bucket.seconds * FRONT_END.sample_rate))
@@ -318,18 +314,5 @@ def noise(config: ModelConfig, bucket: Bucket, rows: int, posteriors: TeacherPos
         token_lengths=counts,
         sequences=labels if attends else labels[:, :0],
         sequence_lengths=counts if attends else torch.zeros_like(counts),
-        targets=None if posteriors is None else _targets(posteriors, rows, samples // FRONT_END.hop, random),
         audio_seconds=rows * samples / FRONT_END.sample_rate,
-    )
-
-
-def _targets(posteriors: TeacherPosteriors, rows: int, features: int, random: torch.Generator) -> BatchTargets:
-    """Return targets, half of them blank, for clips of ``features`` features."""
-    frames, entries = posteriors.frames_of(features), posteriors.entries
-    return BatchTargets(
-        is_known=torch.ones(rows, dtype=torch.bool),
-        blank=torch.full((rows, frames), 0.5),
-        labels=torch.randint(len(posteriors.pieces), (rows, frames, entries), generator=random),
-        masses=torch.full((rows, frames, entries), 0.5 / entries),
-        hidden=torch.randn(rows, frames, posteriors.width, generator=random),
     )

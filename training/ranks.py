@@ -83,19 +83,14 @@ class Ranks:
         if self.count > 1 and self.is_first:
             dist.barrier()
 
-    def together(self, module: nn.Module, *, some_unused: bool) -> nn.Module:
-        """Return a module whose gradients are the mean over all processes.
-
-        Args:
-            module: computes the loss of a part.
-            some_unused: whether some of its weights may be unused in a step.
-        """
+    def together(self, module: nn.Module) -> nn.Module:
+        """Return a module, which computes the loss of a part, whose gradients are the mean over all processes."""
         if self.count == 1:
             return module
         # Harmless: strides of a depthwise convolution's gradient differ only in dimensions of size one.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         buffers: dict[str, Any] = {_BUFFERS_OPTION: False}
-        return DistributedDataParallel(module, **buffers, find_unused_parameters=some_unused)
+        return DistributedDataParallel(module, **buffers)
 
     def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
         """Return a context for a forward and a backward pass; only the last of a step averages gradients."""

@@ -50,7 +50,8 @@ class Batches:
     """How batches are formed.
 
     Attributes:
-        seconds: audio and padding in one batch.
+        seconds: audio and padding in one batch; composed sound, which a teacher is given, has no padding, and nothing
+            below matters to it but ``parts``.
         buckets: most lengths of batches; clips of each length have about the same audio.
         label_buckets: most buckets by labels for clips of similar length. None is 4 for an attention decoder,
             which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
@@ -62,7 +63,7 @@ class Batches:
     """
 
     seconds: float = _within(1, 10_000)
-    buckets: int = _within(1, 100)
+    buckets: int = _within(1, 100, default=12)
     label_buckets: int | None = _within(1, 100, default=None)
     labels: int | None = _within(1, 1_000_000, default=None)
     rows: tuple[int, ...] | None = _within(1, 100_000, default=None)
@@ -87,23 +88,68 @@ class Dev:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teacher:
-    """The teacher.
+class Apart:
+    """The first stage of learning from a teacher: each module learns alone, from the teacher's states.
 
     Attributes:
-        checkpoint: a model with a CTC head, a path or a name on the hub; its vocabulary becomes the student's unless
-            the recipe names another.
-        cache: folder of its posteriors, which runs may share.
-        labels: most probable labels that are kept of each frame, besides the blank.
-        hidden: whether frames of its encoder are targets too; they take two bytes on disk for each value.
-        sources: sources whose clips have targets from it, or None for all; others have their transcripts only.
+        steps: steps of this stage.
+        peak: its learning rate, after a warm-up as long as the optimizer's; it does not fall.
+        noise: most noise on the input of a module, as a share of the standard deviation of the teacher's state.
+    """
+
+    steps: int = _within(0, 10_000_000)
+    peak: float = _within(1e-8, 1)
+    noise: float = _within(0, 10, default=0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """Composed sound of one length: clips of one voice after another, or of several, or fragments of clips.
+
+    Attributes:
+        lengths: seconds of the rows of a batch, each as likely as the others; one may be named twice.
+        speeds: lowest and highest speed, which changes pitch too.
+        several: share of the rows that more than one voice speaks, one after the other.
+        fragments: share of the rows that are pieced together from fragments of 0.4 to 2 s.
+        over: share of the rows with a weaker voice over the first.
+        mixed: share of the batches whose rows are mixed, as features, each with the next (Zhang et al., 2018).
+    """
+
+    lengths: tuple[float, ...] = _within(1, 60, default=(4.0, 6.0, 8.0, 8.0, 10.0, 12.0, 12.0, 16.0, 20.0))
+    speeds: tuple[float, float] = _within(0.5, 2, default=(0.78, 1.28))
+    several: float = _within(0, 1, default=0.15)
+    fragments: float = _within(0, 1, default=0.4)
+    over: float = _within(0, 1, default=0.15)
+    mixed: float = _within(0, 1, default=0.3)
+
+    def __post_init__(self) -> None:
+        if self.several + self.fragments > 1:
+            raise ValueError("several and fragments must be at most 1 together")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teacher:
+    """The teacher, whose states a student learns layer by layer (training/distillation.py).
+
+    Attributes:
+        checkpoint: a Conformer or FastConformer with a CTC head, whose labels, features and frame length the student
+            has: a path or a name on the hub.
+        apart: the first stage. In the second, which takes the rest of the recipe's steps, the layers are chained.
+        composition: the sound that both get.
+        states: weight of the distance to the teacher's state after each layer but the last, whose weight is 1.
+        posteriors: weight of the distance to the teacher's posteriors.
+        label_emphasis: a frame's posteriors weigh 1 + this x the probability that it is not blank.
+        swap: chance of a row, before each layer of the second stage, to go on from the teacher's state, so that no
+            layer leans on the faults of those before it.
     """
 
     checkpoint: Path
-    cache: Path
-    labels: int = _within(1, 64, default=5)
-    hidden: bool = False
-    sources: tuple[str, ...] | None = None
+    apart: Apart
+    composition: Composition = Composition()
+    states: float = _within(0, 100, default=0.3)
+    posteriors: float = _within(0, 100, default=3.0)
+    label_emphasis: float = _within(0, 100, default=4.0)
+    swap: float = _within(0, 1, default=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,18 +302,16 @@ class Student:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """The loss: a weighted sum of distillation, if there is a teacher, and the losses of the heads.
+    """The loss of a model that learns from transcripts: a weighted sum of those of its heads.
 
     Attributes:
-        ctc: weight of CTC; with neither a teacher nor a transducer it only scales the loss.
+        ctc: weight of CTC; without a transducer it only scales the loss.
         transducer: weight of the transducer's loss.
         fast_emit: additional weight of a transducer's labels over its blanks (Yu et al., 2021).
         sigma: subtracted from the log-probability of each label and blank of a TDT, for longer durations.
         omega: share of the steps in which a TDT learns as an RNN-T, without its durations.
-        hidden: weight of the distance to the frames of the teacher's encoder, if they are kept.
         label_smoothing: label smoothing of an attention decoder's cross-entropy.
         predict_prompts: whether an attention decoder learns to predict its prompts too, as NeMo's do.
-        label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is not blank.
     """
 
     ctc: float = _within(0, 100, default=1.0)
@@ -275,10 +319,8 @@ class Objective:
     fast_emit: float = _within(0, 1, default=0.0)
     sigma: float = _within(0, 1, default=0.02)
     omega: float = _within(0, 1, default=0.1)
-    hidden: float = _within(0, 100, default=1.0)
     label_smoothing: float = _within(0, 0.9, default=0.0)
     predict_prompts: bool = True
-    label_emphasis: float = _within(0, 100, default=4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,25 +437,9 @@ class Codec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Splice:
-    """New clips from phrases of the same speaker, cut where a teacher finds ends of words.
-
-    Attributes:
-        share: share of the clips.
-        seconds: lowest and highest length to aim at; a phrase ends at the next cut.
-        clips: speakers with fewer clips are not spliced.
-    """
-
-    share: float = _within(0, 1)
-    seconds: tuple[float, float] = _within(0.1, 20, default=(0.6, 3.0))
-    clips: int = _within(2, 1000, default=5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
     """Augmentation of clips; None turns one off."""
 
-    splice: Splice | None = None
     spec_augment: SpecAugment | None = None
     vocal_tract: VocalTract | None = None
     noise: Noise | None = None
@@ -434,13 +460,12 @@ class Recipe:
         student: shape of a FastConformer. Without it and ``convolutional``, the model has the shape of ``initial``.
         convolutional: shape of a Jasper, a QuartzNet or a Citrinet.
         optimizer: the optimizer.
-        objective: the loss.
+        objective: the loss without a teacher.
         augmentation: the augmentation of clips.
-        teacher: the teacher, if any.
+        teacher: the teacher, if any; then nothing is learned from transcripts, and clips need none.
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint with the labels; None for those of the teacher, or
             of ``initial`` if its shape is used. With other labels than ``initial`` has, the weights of labels
-            begin at random. With a teacher and labels of its own, a model has a second head for the teacher's labels
-            during training, which is not exported.
+            begin at random.
         characters: the labels, if they are characters, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are converted
             to their case, and other characters left out.
         languages: the vocabularies of an attention decoder; its special pieces are added.
@@ -490,14 +515,18 @@ class Recipe:
         self._check_labels()
         if self.freeze and self.initial is None:
             raise ValueError("freeze is for the weights of initial")
-        if self.augmentation.splice and self.teacher is None:
-            raise ValueError("augmentation.splice needs a teacher")
+        if self.teacher and not self.teacher.apart.steps <= self.steps:
+            raise ValueError(f"teacher.apart.steps must be at most steps, {self.steps}")
+        if self.teacher and (self.student is None or self.student.transducer or self.student.attention or self.freeze):
+            raise ValueError("a teacher is for a student with a CTC head alone, all of which is trained")
 
     def _check_labels(self) -> None:
         """Refuse a recipe with no source of the labels, or with several."""
         named = [name for name in ("vocabulary", "characters", "languages") if getattr(self, name)]
         if len(named) > 1:
             raise ValueError(f"{' and '.join(named)} exclude each other: one of them says what the labels are")
+        if self.teacher and named:
+            raise ValueError(f"teacher and {named[0]} exclude each other: a student has the labels of its teacher")
         if self.shape and self.teacher is None and not named:
             raise ValueError("teacher, vocabulary, characters or languages must be there: they say what the labels are")
         attends = bool(self.student and self.student.attention)

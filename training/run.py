@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -9,39 +10,41 @@ import torch
 
 from models.checkpoint import Checkpoint, CheckpointError
 from models.checkpoint.nemo.file import aligner_files
-from models.config import ModelConfig
+from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.attention_vocabulary import AttentionVocabulary
 from training.balance import sampling_weights
+from training.batch import Batch
 from training.buckets import buckets_of_equal_audio
+from training.composition import Composer
 from training.ema import WeightAverage
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.examples import Examples
 from training.export import check_export, export_nemo
 from training.forecast import forecast
-from training.labelling import TeacherPosteriors, labelled
+from training.loader import load
 from training.loss_scale import LossScale
 from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.ranks import Ranks
-from training.recipe import Dev, Recipe, Teacher
+from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
-    StudentNetwork,
     check_tunable,
-    is_of_teacher_heads,
     new_network,
+    pupil_config,
     read_initial,
     relabelled,
     start_from,
     student_config,
-    without_teacher_heads,
+    without_maps,
 )
 from training.take_index import TakeIndex, take_index
 from training.takes import Take
+from training.teacher import TeacherModel, read_teacher
 from training.transcripts import Transcripts
 from training.vocabulary import CharacterVocabulary, TrainingVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
@@ -73,8 +76,8 @@ class Run:
         optimizer: the optimizer.
         average: the moving average of the weights.
         takes: the takes that it trains on.
-        posteriors: the teacher's, or None without a teacher.
-        sampler: draws the clips of each batch.
+        teacher: the teacher, or None.
+        sampler: draws the clips of each batch; with a teacher, sound is composed instead.
         examples: makes examples from draws.
         dev: the clips of the dev set.
         survey: lines about the training data and what is left out.
@@ -84,7 +87,7 @@ class Run:
     """
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, ranks: Ranks | None = None) -> None:
-        """Prepare a run at its first step; missing posteriors of the teacher are computed now.
+        """Prepare a run at its first step.
 
         Raises:
             TrainingError: if something that the recipe names cannot be used.
@@ -98,21 +101,23 @@ class Run:
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = _initial(recipe)
+        teacher = read_teacher(recipe.teacher.checkpoint) if recipe.teacher else None
         self.vocabulary = _vocabulary(recipe)
-        config = _config(recipe, initial, self.vocabulary)
+        config = _config(recipe, initial, self.vocabulary, teacher)
         with self.ranks.one_after_the_first():
             self.takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), config)
         self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
-        self.posteriors = posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
-        self.network = _network(recipe, self.config, posteriors).to(device)
+        of_teacher = teacher.config.encoder if teacher else None
+        assert of_teacher is None or isinstance(of_teacher, ConformerConfig), "checked when it was read"
+        self.network = new_network(self.config, recipe.dropout, recipe.seed, of_teacher).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
-        self.front_end = _front_end(recipe, initial, self.config).to(device)
+        self.front_end = _front_end(teacher or (None if recipe.shape else initial), self.config).to(device)
         # The checkpoint with the aligner of the model that is tuned, if it has one.
         self._aligned = recipe.initial if initial and initial.aligner and not recipe.shape else None
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
-        if self.network.ctc and not posteriors and not recipe.objective.ctc:
+        if self.network.ctc and not teacher and not recipe.objective.ctc:
             self.network.ctc.requires_grad_(requires_grad=False)  # it is not part of the loss
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
@@ -121,7 +126,6 @@ class Run:
             self.vocabulary,
             recipe.augmentation,
             recipe.seed,
-            posteriors,
             mels=self.config.features.mels,
             positions=self.config.attention.positions if self.config.attention else None,
         )
@@ -130,7 +134,9 @@ class Run:
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
         self.survey = [*self.takes.survey]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
-        self.survey.append(forecast(self.sampler, self.takes.seconds, self.takes.labels))
+        if not teacher:
+            self.survey.append(forecast(self.sampler, self.takes.seconds, self.takes.labels))
+        self.teacher = TeacherModel(teacher, device, recipe.precision) if teacher else None
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
@@ -144,18 +150,16 @@ class Run:
     @property
     def parameters(self) -> int:
         """Number of the student's weights, without those used only in training."""
-        return sum(value.numel() for name, value in self.network.named_parameters() if not is_of_teacher_heads(name))
+        return sum(value.numel() for value in without_maps(dict(self.network.named_parameters())).values())
 
-    def _posteriors(self, teacher: Teacher) -> TeacherPosteriors:
-        """Return the teacher's posteriors of the takes, and check that each take has a transcript."""
-        if not self.config.ctc:
-            raise RecipeError("a teacher's labels are for a CTC head, which this model does not have", "teacher")
-        stride = self.config.encoder.subsampling_factor
-        splices = self.recipe.augmentation.splice is not None
-        with self.ranks.one_after_the_first():
-            posteriors = labelled(self.takes, teacher, stride, self.device, self.recipe.precision, finds_words=splices)
-        _check_transcripts(self.takes, posteriors)
-        return posteriors
+    def batches(self) -> Generator[Batch, None, None]:
+        """Yield this process's parts of each step without end, from the step that comes next; pinned on a GPU."""
+        pins = self.device.type == "cuda"
+        if not self.teacher:
+            return load(self.sampler, self.examples, self.position, self.own_parts, pins=pins)
+        return Composer(self.takes, self.recipe, self.config.features.mels).batches(
+            self.position, self.own_parts, pins=pins
+        )
 
     def save(self) -> None:
         """Save the state, in the first process.
@@ -201,7 +205,7 @@ class Run:
         Raises:
             TrainingError: if it cannot be written.
         """
-        state = without_teacher_heads(self.average.state)
+        state = without_maps(self.average.state)
         try:
             # Read only now, because it may be as large as the model.
             aligner = aligner_files(self._aligned) if self._aligned else None
@@ -250,12 +254,16 @@ def _initial(recipe: Recipe) -> Checkpoint | None:
     return checkpoint
 
 
-def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary) -> ModelConfig:
+def _config(
+    recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary, teacher: Checkpoint | None
+) -> ModelConfig:
     """Return the configuration of the recipe's shape, or else that of the released model that it tunes."""
     size, characters = vocabulary.size, isinstance(vocabulary, CharacterVocabulary)
     prompts = vocabulary.prompts if isinstance(vocabulary, AttentionVocabulary) else None
     if recipe.shape:
         config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
+        if teacher:
+            return pupil_config(config, teacher.config)
     else:
         assert initial, "a recipe has a shape or an initial checkpoint"
         config = initial.config
@@ -265,7 +273,7 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
     if has_idle_transducer and (recipe.has_labels or not recipe.initial or not config.ctc):
         key = "objective.transducer"
         raise RecipeError(f"{key} must be above 0 for a transducer that is new or the only head", key)
-    learns_otherwise = not recipe.has_labels and (recipe.teacher or (config.transducer and not has_idle_transducer))
+    learns_otherwise = not recipe.has_labels and config.transducer and not has_idle_transducer
     if config.ctc and not recipe.objective.ctc and not learns_otherwise:
         raise RecipeError("objective.ctc must be above 0 for a CTC head that nothing else trains", "objective.ctc")
     return config
@@ -273,24 +281,17 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
 
 def _with_trained_length(config: ModelConfig, recipe: Recipe, takes: TakeIndex) -> ModelConfig:
     """Return the configuration with the longest length of its training clips; a tuned model's does not shrink."""
-    longest = round(float(takes.seconds.max()), 1)
+    composed = recipe.teacher and max(recipe.teacher.composition.lengths)
+    longest = composed or round(float(takes.seconds.max()), 1)
     if recipe.shape or longest > (config.piece_seconds or math.inf):
         return dataclasses.replace(config, trained_seconds=longest)
     return config
 
 
-def _network(recipe: Recipe, config: ModelConfig, posteriors: TeacherPosteriors | None) -> StudentNetwork:
-    """Return the network with random weights; with labels of its own it has another head for the teacher's."""
-    has_own_labels = recipe.has_labels or not recipe.shape
-    teacher_labels = len(posteriors.pieces) if posteriors and has_own_labels else None
-    hidden = posteriors.width if posteriors else 0
-    return new_network(config, recipe.dropout, recipe.seed, teacher_labels, hidden)
-
-
-def _front_end(recipe: Recipe, initial: Checkpoint | None, config: ModelConfig) -> LogMelFeatures:
-    """Return the front end; a tuned model keeps its own."""
-    if initial and not recipe.shape:
-        return LogMelFeatures(config.features, initial.window, initial.mel_bank)
+def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeatures:
+    """Return the front end of a teacher or of a model that is tuned, or else a new one."""
+    if checkpoint:
+        return LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank)
     return LogMelFeatures(config.features)
 
 
@@ -307,14 +308,6 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     return BucketSampler(
         seconds, weights, buckets, recipe.seed, labels, batches.parts, takes.shards, recipe.data.window
     )
-
-
-def _check_transcripts(takes: TakeIndex, posteriors: TeacherPosteriors) -> None:
-    """Refuse a clip that has neither a transcript nor one by the teacher; one that cannot be read is skipped later."""
-    for take in takes:
-        clip = take.clip
-        if clip.text is None and clip.location not in posteriors.unreadable and posteriors.transcript(clip) is None:
-            raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
 
 
 def _identity(recipe: Recipe, takes: TakeIndex) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from training.batch import Batch
+from training.distillation import distillation_losses
 from training.errors import TrainingError
 from training.objective import (
     LabelCounts,
@@ -21,9 +22,11 @@ from training.objective import (
     transducer_objective,
 )
 from training.precision import autocast
+from training.recipe import Recipe
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
+from training.teacher import TeacherModel
 from training.vocal_tract import stretched
 
 
@@ -34,10 +37,10 @@ class StepResult:
     Attributes:
         loss: the loss.
         ctc: its part from transcripts, or None.
-        distillation: its part from the teacher's posteriors, or None.
-        hidden: its part from the frames of the teacher's encoder, or None.
         transducer: its part from transcripts by the transducer, or None.
         attention: its part from transcripts by the attention decoder, or None.
+        states: mean distance to the teacher's states, or None without a teacher.
+        posteriors: divergence from the teacher's posteriors, or None.
         gradient_norm: the gradient's norm before clipping.
         learning_rate: its learning rate.
         audio_seconds: audio in it.
@@ -50,10 +53,10 @@ class StepResult:
 
     loss: float
     ctc: float | None
-    distillation: float | None
-    hidden: float | None
     transducer: float | None
     attention: float | None
+    states: float | None
+    posteriors: float | None
     gradient_norm: float
     learning_rate: float
     audio_seconds: float
@@ -91,14 +94,9 @@ def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> 
     """
     recipe, ranks = run.recipe.optimizer, run.ranks
     part_losses = part_losses or PartLosses(run)
-    rate = learning_rate(
-        run.step,
-        steps=run.recipe.steps,
-        peak=recipe.peak,
-        warmup=recipe.warmup,
-        decay=recipe.decay,
-        final=recipe.final,
-    )
+    rate = rate_of_step(run.recipe, run.step)
+    if run.recipe.teacher and run.step == run.recipe.teacher.apart.steps:
+        run.optimizer.forget()  # moments of the first stage would throw the second back
     counts = _counts_of_step(run, parts)
     run.optimizer.zero_grad()
     found = []
@@ -140,7 +138,7 @@ def _counts_of_step(run: Run, parts: Sequence[Batch]) -> LabelCounts:
 
 def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
     """Combine the results of all parts of a step, in all processes."""
-    names = ("ctc", "distillation", "hidden", "transducer", "attention")
+    names = ("ctc", "transducer", "attention", "states", "posteriors")
     by_name = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in names]
     read = [batch.read_labels for batch in parts]
     counted = [
@@ -184,13 +182,11 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
     """
     network, objective = run.network, run.recipe.objective
     counts = counts or label_counts(batch, objective)
+    features, frames = _features(run, batch)
+    if run.teacher:
+        found = _distilled(run, run.teacher, features, frames, counts.share)
+        return found.zeroed() if batch.is_silence else found
     known = network.encoder.shortened(run.front_end.frames(batch.lengths))  # frames of the encoder, on the host
-    with torch.no_grad():
-        features, frames = run.front_end(batch.waveforms, batch.lengths.to(run.device, non_blocking=True))
-        if batch.stretches is not None:
-            features = stretched(features, batch.stretches, run.config.features)
-        masked = batch.masked_frames[:, None] | batch.masked_mels[:, :, None]
-        features = features.masked_fill(masked, 0.0)
     with autocast(run.device, run.recipe.precision):
         with torch.set_grad_enabled(not run.mode.frozen):
             encoded, frames = network.encoder(features, frames)
@@ -210,13 +206,50 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
             attention_loss = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
         outputs = StudentOutputs(
             logits=network.ctc(encoded) if network.ctc else None,
-            teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
-            hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
             transducer_loss=transducer_loss,
             attention_loss=attention_loss,
         )
     found = losses(outputs, frames, batch, objective, counts)
     return found.zeroed() if batch.is_silence else found
+
+
+@torch.no_grad()
+def _features(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the augmented features of a batch, [batch, mels, frames], and the frames of each row."""
+    features, frames = run.front_end(batch.waveforms, batch.lengths.to(run.device, non_blocking=True))
+    if batch.stretches is not None:
+        features = stretched(features, batch.stretches, run.config.features)
+    if batch.mixed is not None:
+        features = torch.lerp(features.roll(-1, dims=0), features, batch.mixed[:, None, None])
+    masked = batch.masked_frames[:, None] | batch.masked_mels[:, :, None]
+    return features.masked_fill(masked, 0.0), frames
+
+
+def _distilled(run: Run, teacher: TeacherModel, features: Tensor, frames: Tensor, share: float) -> Losses:
+    """Return the losses against a teacher; ``share`` is that of the batch in its step."""
+    config = run.recipe.teacher
+    assert config, "a run with a teacher has a recipe with one"
+    lesson = teacher.teach(features, frames)
+    with autocast(run.device, run.recipe.precision):
+        apart = run.step < config.apart.steps
+        found = distillation_losses(run.network, features, frames, lesson, config, apart=apart)
+    return Losses(share * found.total, states=share * found.states, posteriors=share * found.posteriors)
+
+
+def rate_of_step(recipe: Recipe, step: int) -> float:
+    """Return the learning rate of a step; with a teacher, each of the two stages has its own."""
+    optimizer, teacher = recipe.optimizer, recipe.teacher
+    apart = teacher.apart.steps if teacher else 0
+    if teacher and step < apart:
+        return learning_rate(step, steps=apart, peak=teacher.apart.peak, warmup=optimizer.warmup, decay=0.0, final=1.0)
+    return learning_rate(
+        step - apart,
+        steps=recipe.steps - apart,
+        peak=optimizer.peak,
+        warmup=optimizer.warmup,
+        decay=optimizer.decay,
+        final=optimizer.final,
+    )
 
 
 def _with_durations(run: Run) -> bool:

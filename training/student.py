@@ -25,10 +25,10 @@ from models.config import (
 )
 from models.encoders.subsampling import Subsampling
 from models.errors import CheckpointError
-from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError
 from training.recipe import Attention, Block, Convolutional, Student, Transducer
+from training.state_maps import StateMaps
 from training.vocabulary import TrainingVocabulary
 
 FRONT_END = FeatureConfig(
@@ -98,6 +98,24 @@ def student_config(
     if shape.transducer and characters:
         raise RecipeError("a transducer has a vocabulary of pieces, and not of characters", "characters")
     return _conformer_config(shape, labels, prompts, _ctc_name(characters=characters))
+
+
+def pupil_config(config: ModelConfig, teacher: ModelConfig) -> ModelConfig:
+    """Return the configuration of a student with the features of its teacher.
+
+    Raises:
+        RecipeError: if its frames are not as long as its teacher's.
+    """
+    own, other = config.encoder, teacher.encoder
+    assert isinstance(own, ConformerConfig)
+    assert isinstance(other, ConformerConfig)
+    if own.subsampling_factor != other.subsampling_factor:
+        raise RecipeError(
+            f"a frame of the student has {own.subsampling_factor} features, and one of its teacher "
+            f"{other.subsampling_factor}",
+            "student.subsampling_factor",
+        )
+    return replace(config, features=teacher.features, encoder=replace(own, mels=teacher.features.mels))
 
 
 def _ctc_name(*, characters: bool) -> str:
@@ -185,26 +203,27 @@ class Float32Subsampling(Subsampling):
 
 
 class StudentNetwork(Network):
-    """The model in training, with heads that only training needs.
+    """The model in training.
 
     Attributes:
-        teacher_head: CTC head for a teacher's labels, if the student has others, or None.
-        hidden_head: predicts frames of the teacher's encoder, or None.
+        maps: between its states and those of a teacher of another width, or None; only training needs them.
     """
 
-    def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None, hidden: int) -> None:
+    def __init__(self, config: ModelConfig, dropout: float, teacher: ConformerConfig | None = None) -> None:
         super().__init__(config, dropout)
         if isinstance(config.encoder, ConformerConfig):
             self.encoder.subsampling = Float32Subsampling(config.encoder)
         if self.attention_decoder:
             # Embeddings as small as the positions that are added to them; the output layer has the same weights.
             nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
-        self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
-        self.hidden_head = nn.Linear(config.encoder.width, hidden) if hidden else None
+        self.maps: StateMaps | None = None
+        if teacher and isinstance(config.encoder, ConformerConfig) and teacher.width != config.encoder.width:
+            states = min(config.encoder.layers, teacher.layers) + 1
+            self.maps = StateMaps(states, teacher.width, config.encoder.width)
 
 
 def new_network(
-    config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None, hidden: int = 0
+    config: ModelConfig, dropout: float, seed: int, teacher: ConformerConfig | None = None
 ) -> StudentNetwork:
     """Return a network with random weights, the same ones for the same seed.
 
@@ -212,12 +231,11 @@ def new_network(
         config: the model's configuration.
         dropout: share of each module's output that is dropped.
         seed: seed of the weights.
-        teacher_labels: number of the teacher's labels, if the student has others, or None.
-        hidden: width of the teacher's frames, if the student predicts them, or 0.
+        teacher: the encoder of its teacher, if it has one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return StudentNetwork(config, dropout, teacher_labels, hidden)
+        return StudentNetwork(config, dropout, teacher)
 
 
 def read_initial(path: Path) -> Checkpoint:
@@ -312,7 +330,7 @@ def start_from(
     }
     own = network.state_dict()
     network.load_state_dict({**own, **found})
-    return _taken(without_teacher_heads(own), found)
+    return _taken(without_maps(own), found)
 
 
 def _shape(head: AttentionDecoderConfig | TransducerConfig | None) -> dict[str, Any]:
@@ -331,11 +349,6 @@ def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
     return "; ".join(f"{how}: {', '.join(modules)}" for how, modules in modules_by_start.items())
 
 
-def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a student's state without heads that only training needs."""
-    return {name: value for name, value in state.items() if not is_of_teacher_heads(name)}
-
-
-def is_of_teacher_heads(name: str) -> bool:
-    """Return whether a weight is of a head that only training needs."""
-    return name.startswith(("teacher_head.", "hidden_head."))
+def without_maps(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a student's state without the maps that only training needs."""
+    return {name: value for name, value in state.items() if not name.startswith("maps.")}

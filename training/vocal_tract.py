@@ -10,11 +10,17 @@ from torch import Tensor
 
 from models.config import FeatureConfig
 from models.features import hz_of_mels, mels_of_hz
+from training.recipe import VocalTract
 
 Mels = NDArray[np.float64]
 
 # Frequencies up to this share of the highest are stretched in proportion; above it linearly, so that the highest stays.
 _PROPORTIONAL_SHARE = 0.6
+
+
+def drawn_stretch(config: VocalTract | None, random: np.random.Generator) -> float:
+    """Draw a factor of the frequencies, uniform on a logarithmic scale; 1 without ``config``."""
+    return 1.0 if config is None else float(np.exp(random.uniform(*np.log(config.factors))))
 
 
 def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tensor:

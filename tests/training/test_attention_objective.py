@@ -65,7 +65,7 @@ def new_run(folder, **changes):
 
 
 def first_batch(run):
-    batches = load(run.sampler, run.examples, Position(), run.config.encoder.subsampling_factor)
+    batches = load(run.sampler, run.examples, Position())
     batch = next(batches)
     batches.close()
     return batch

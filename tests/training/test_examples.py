@@ -1,19 +1,13 @@
 """A draw always gives the same example, and a batch holds its examples and nothing else."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import soundfile
-import torch
 
 from tests.training.small_run import CHECKPOINT, manifest
 from training.batch import collate
-from training.errors import ManifestError
 from training.examples import Examples
-from training.labelling import labelled
 from training.manifest import read_manifest
-from training.recipe import Augmentation, Noise, SpecAugment, Teacher, VocalTract
+from training.recipe import Augmentation, Noise, SpecAugment, VocalTract
 from training.sampler import Draw, Position
 from training.takes import Take
 from training.vocabulary_file import read_vocabulary
@@ -22,18 +16,12 @@ VOCABULARY = read_vocabulary(CHECKPOINT)
 AUGMENTATION = Augmentation(spec_augment=SpecAugment(), noise=Noise(share=1.0, snr_db=(5, 5)))
 
 
-def takes(folder, texts=True):
-    clips = read_manifest(manifest(folder))
-    return [Take(clip if texts else replace(clip, text=None)) for clip in clips]
+def takes(folder):
+    return [Take(clip) for clip in read_manifest(manifest(folder))]
 
 
-def teacher_posteriors(folder, some):
-    teacher = Teacher(checkpoint=CHECKPOINT, cache=folder / "cache")
-    return labelled(some, teacher, 16, torch.device("cpu"), "float32")
-
-
-def examples(folder, some=None, augmentation=AUGMENTATION, posteriors=None, seed=0):
-    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, posteriors, mels=80)
+def examples(folder, some=None, augmentation=AUGMENTATION, seed=0):
+    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, mels=80)
 
 
 def test_the_same_draw_gives_the_same_and_another_another(tmp_path):
@@ -65,40 +53,17 @@ def test_voices_are_made_higher_as_often_as_lower_within_the_bounds(tmp_path):
     assert 70 < sum(stretch < 1 for stretch in stretches) < 130
 
 
-def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
-    some = takes(tmp_path, texts=False)
-    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some)).make
-
-    assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
-    with pytest.raises(ManifestError, match="no transcript, and no teacher makes one"):
-        examples(tmp_path, some).make(0, Draw(0, 0))
-
-
-def test_a_clip_that_changed_since_the_teacher_labelled_it_is_refused(tmp_path):
-    clip = takes(tmp_path)[0].clip
-    samples, audio = clip.samples(16_000), tmp_path / "clip.wav"
-    soundfile.write(audio, samples, 16_000)
-    some = [Take(replace(clip, audio=audio))]
-    posteriors = teacher_posteriors(tmp_path, some)
-
-    soundfile.write(audio, np.pad(samples, (0, 4_000)), 16_000)
-
-    with pytest.raises(ManifestError, match=r"has changed since the teacher labelled it; remove .*cache"):
-        examples(tmp_path, some, posteriors=posteriors).make(0, Draw(0, 0))
-
-
 def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     some = takes(tmp_path)
-    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some)).make
+    make = examples(tmp_path, some).make
     made = [make(0, Draw(index, 0)) for index in range(len(some))]
 
-    batch = collate(made, Position(3, 4), samples=16_000, hop=160, stride=16, rate=16_000)
+    batch = collate(made, Position(3, 4), samples=16_000, hop=160, rate=16_000)
 
     longest = max(len(one.samples) for one in made)
     assert batch.position == Position(3, 4)
     assert batch.waveforms.shape == (len(made), longest)
     assert batch.masked_frames.shape == (len(made), longest // 160)
-    assert batch.targets.blank.shape == (len(made), -(-(longest // 160) // 16))
     assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
     padded = batch.waveforms.numel() / 16_000
     assert batch.padding_share == pytest.approx((padded - batch.audio_seconds) / padded)
@@ -107,11 +72,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
             (batch.waveforms, one.samples),
             (batch.masked_frames, one.masked_frames),
             (batch.tokens, one.tokens),
-            (batch.targets.blank, one.targets.blank),
-            (batch.targets.labels, one.targets.labels),
-            (batch.targets.masses, one.targets.masses),
         )
-        assert batch.targets.is_known[row]
         for padded, part in parts:
             assert np.array_equal(padded[row, : len(part)].numpy(), part)
             assert not padded[row, len(part) :].any()
@@ -119,36 +80,10 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
         assert batch.token_lengths[row] == len(one.tokens)
 
 
-def test_a_batch_marks_the_clips_with_a_teachers_record(tmp_path):
-    some = takes(tmp_path)
-    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some[1:])).make
-    made = [make(0, Draw(index, 0)) for index in range(2)]
-
-    batch = collate(made, Position(), samples=16_000, hop=160, stride=16, rate=16_000)
-
-    assert made[0].targets is None
-    assert batch.targets.is_known.tolist() == [False, True]
-    assert not batch.targets.blank[0].any()
-    assert np.array_equal(batch.targets.blank[1, : len(made[1].targets.blank)], made[1].targets.blank)
-
-
-def test_a_take_without_a_teachers_record_has_the_transcript_of_a_take_with_one(tmp_path):
-    heard = takes(tmp_path, texts=False)
-    faster = [replace(take, speed=1.1) for take in heard]
-    make = examples(tmp_path, heard + faster, posteriors=teacher_posteriors(tmp_path, heard)).make
-
-    one, other = make(0, Draw(0, 0)), make(0, Draw(len(heard), 0))
-
-    assert len(one.tokens) > 0
-    assert np.array_equal(one.tokens, other.tokens)
-    assert other.targets is None
-
-
 def test_clips_shorter_than_their_bucket_are_padded_to_it(tmp_path):
     make = examples(tmp_path).make
 
-    batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000, hop=160, stride=8, rate=16_000)
+    batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000, hop=160, rate=16_000)
 
     assert batch.waveforms.shape == (1, 64_000)
     assert batch.masked_frames.shape == (1, 400)
-    assert batch.targets is None

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from models import load_model
-from tests.conftest import GOLDEN, ROOT
-from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
+from tests.conftest import ROOT
+from tests.training.small_run import RNNT, TDT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
 from training.loop import train
@@ -25,7 +25,6 @@ from training.vocabulary import new_vocabulary
 from training.vocal_tract import stretched
 
 CPU = torch.device("cpu")
-TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
 EIGHT_PARTS = {"seconds": 8, "buckets": 2, "parts": 8}  # more than there are clips
 
 
@@ -59,8 +58,6 @@ def losses_of(folder, out="out"):
     "changes",
     [
         {},
-        {"teacher": TEACHER, "vocabulary": None},
-        {"teacher": TEACHER},
         {"precision": "bfloat16"},
         {"student": with_transducer(TDT)},
         {"student": with_transducer(RNNT), "precision": "bfloat16"},
@@ -78,7 +75,6 @@ def test_the_loss_falls(tmp_path, changes):
     assert lines[0].startswith("step 1 begins")
     assert lines[1].startswith("step 1: loss ")
     assert lines[2].startswith("step 4/40: loss ")
-    assert all((line["distillation"] is not None) == ("teacher" in changes) for line in log(tmp_path))
     assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path))
 
 
@@ -90,7 +86,7 @@ def test_the_loss_falls(tmp_path, changes):
 @pytest.mark.parametrize("stop", [5, 7])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, transducer, stop):
     student = with_transducer(transducer, layers=1, subsampling_channels=4)
-    changes = {"precision": precision, "student": student, "dropout": 0.2, "teacher": TEACHER, "vocabulary": None}
+    changes = {"precision": precision, "student": student, "dropout": 0.2}
     changes["optimizer"] = {"matrices": matrices, "peak": 0.003, "warmup": 2}
     whole = new_run(tmp_path, "whole", **changes)
     finish(whole)
@@ -290,7 +286,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_weights(tmp_path)
 def test_hidden_features_do_not_reach_the_student(tmp_path):
     run = new_run(tmp_path, augmentation={})
     run.network.eval()
-    batch = next(load(run.sampler, run.examples, Position(), 8))
+    batch = next(load(run.sampler, run.examples, Position()))
     seen = []
     run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
 
@@ -306,7 +302,7 @@ def test_hidden_features_do_not_reach_the_student(tmp_path):
 def test_the_students_features_are_of_stretched_voices(tmp_path):
     run = new_run(tmp_path, augmentation={"vocal_tract": {"factors": [1.2, 1.3]}})
     run.network.eval()
-    batch = next(load(run.sampler, run.examples, Position(), 8))
+    batch = next(load(run.sampler, run.examples, Position()))
     seen = []
     run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
 
@@ -324,7 +320,7 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
         module = run.network.encoder.get_submodule(name)
         module.register_forward_hook(lambda module, inputs, output, name=name: seen.update({name: output.dtype}))
 
-    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    take_step(run, next(load(run.sampler, run.examples, Position())))
 
     assert seen == {"subsampling.projection": torch.float32, "layers.0.attention.query": torch.bfloat16}
 
@@ -333,7 +329,7 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
 def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
     student = with_transducer(transducer, layers=1)
     run = new_run(tmp_path, augmentation={}, student=student, dropout=0.0, objective={"omega": 0})
-    batch = next(load(run.sampler, run.examples, Position(), 8))
+    batch = next(load(run.sampler, run.examples, Position()))
     widened = batch.to(CPU)
     wider = {
         "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
@@ -356,7 +352,7 @@ def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
 
 def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
     run = new_run(tmp_path)
-    batch = next(load(run.sampler, run.examples, Position(), 8))
+    batch = next(load(run.sampler, run.examples, Position()))
 
     result = take_step(run, batch)
 
@@ -371,7 +367,7 @@ def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
 
 def test_silence_in_place_of_clips_changes_no_statistics_of_batch_norm(tmp_path):
     run = new_run(tmp_path, batches=EIGHT_PARTS)
-    batches = load(run.sampler, run.examples, Position(), 8)
+    batches = load(run.sampler, run.examples, Position())
     parts = [next(batches) for _ in range(8)]
     spoken = [part for part in parts if not part.is_silence]
 
@@ -385,63 +381,27 @@ def test_a_step_is_taken_into_the_average(tmp_path):
     run = new_run(tmp_path)
     before = run.network.ctc.projection.weight.detach().clone()
 
-    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    take_step(run, next(load(run.sampler, run.examples, Position())))
 
     after = run.network.ctc.projection.weight.detach()
     assert not torch.equal(before, after)
     torch.testing.assert_close(run.average.state["ctc.projection.weight"], 0.1 * before + 0.9 * after)
 
 
-def test_a_student_with_another_vocabulary_is_distilled_and_exported_without_the_second_head(tmp_path):
-    model = tmp_path / "own.model"
-    model.write_bytes(new_vocabulary(list(TEXTS.values()), 24))
-    run = new_run(tmp_path, vocabulary=str(model), teacher=TEACHER)
-    before = [run.network.ctc.projection.weight.clone(), run.network.teacher_head.projection.weight.clone()]
-
-    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
-    run.export(tmp_path / "student.nemo")
-
-    assert result.ctc > 0
-    assert result.distillation > 0
-    assert result.loss == pytest.approx(result.ctc + result.distillation, rel=1e-4)
-    after = [run.network.ctc.projection.weight, run.network.teacher_head.projection.weight]
-    assert [len(weight) for weight in after] == [24 + 1, 128 + 1]
-    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-    exported = load_model(tmp_path / "student.nemo")
-    assert exported.info()["parameters"] == run.parameters
-
-
-@pytest.mark.parametrize("changes", [{"teacher": TEACHER | {"sources": ["other"]}}, {"batches": EIGHT_PARTS}])
-def test_a_batch_without_targets_is_taken_where_only_targets_have_a_loss(tmp_path, changes):
-    run = new_run(tmp_path, **{"vocabulary": None, "teacher": TEACHER, "objective": {"ctc": 0}} | changes)
-
-    assert finish(run)[-1].startswith("step 12/12")
-
-
-def test_a_teacher_whose_labels_do_not_say_where_words_begin_is_refused_for_splicing(tmp_path):
-    characters = {"checkpoint": str(GOLDEN / "quartznet-small" / "model.nemo"), "cache": "cache"}
-
-    with pytest.raises(RecipeError, match="cuts where words begin") as refusal:
-        new_run(tmp_path, teacher=characters, augmentation={"splice": {"share": 0.5}})
-
-    assert refusal.value.key == "augmentation.splice"
-    assert not (tmp_path / "cache").exists()  # nothing was labelled
-
-
 def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
     objective = {"ctc": 0.3, "transducer": 0.7, "omega": 0}
-    run = new_run(tmp_path, teacher=TEACHER, vocabulary=None, student=with_transducer(TDT), objective=objective)
+    run = new_run(tmp_path, student=with_transducer(TDT), objective=objective)
 
-    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    result = take_step(run, next(load(run.sampler, run.examples, Position())))
 
-    assert result.loss == pytest.approx(0.3 * result.ctc + 0.7 * result.transducer + result.distillation, rel=1e-4)
+    assert result.loss == pytest.approx(0.3 * result.ctc + 0.7 * result.transducer, rel=1e-4)
     assert all(parameter.grad.any() for parameter in run.network.joint.parameters())
     assert all(parameter.grad.any() for parameter in run.network.predictor.parameters())
 
 
 def test_now_and_then_a_tdt_learns_without_its_durations_by_the_step(tmp_path):
     def durations_learn(run):
-        take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+        take_step(run, next(load(run.sampler, run.examples, Position())))
         return run.network.joint.output.weight.grad[128 + 1 :].any().item()
 
     changes = {"student": with_transducer(TDT), "objective": {"omega": 0.5}}
@@ -450,18 +410,6 @@ def test_now_and_then_a_tdt_learns_without_its_durations_by_the_step(tmp_path):
 
     assert learned == again
     assert set(learned) == {True, False}
-
-
-def test_a_student_learns_its_teachers_frames_and_is_exported_without_that_head(tmp_path):
-    run = new_run(tmp_path, teacher=TEACHER | {"hidden": True}, objective={"hidden": 3})
-    before = run.network.hidden_head.weight.clone()
-
-    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
-    run.export(tmp_path / "student.nemo")
-
-    assert result.loss == pytest.approx(result.ctc + result.distillation + 3 * result.hidden, rel=1e-4)
-    assert not torch.equal(before, run.network.hidden_head.weight)
-    assert load_model(tmp_path / "student.nemo").info()["parameters"] == run.parameters
 
 
 @pytest.mark.parametrize("transducer", [None, TDT])

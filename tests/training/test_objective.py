@@ -55,7 +55,7 @@ def test_a_transcript_longer_than_its_clip_has_no_loss_and_no_gradient():
 def test_the_log_probabilities_of_ctc_are_computed_only_if_it_has_a_weight(weight, times):
     objective = Objective(ctc=weight)
     batch = noise(student_config(Student(layers=1, width=8, heads=2), LABELS), Bucket(0.5, 2), 1)
-    outputs = StudentOutputs(torch.zeros(1, 9, LABELS + 1), None, None, transducer_loss=torch.ones(()))
+    outputs = StudentOutputs(torch.zeros(1, 9, LABELS + 1), transducer_loss=torch.ones(()))
 
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         found = losses(outputs, torch.tensor([9]), batch, objective, label_counts(batch, objective))

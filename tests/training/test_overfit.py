@@ -1,7 +1,6 @@
 """End to end, from recordings to transcripts: a student learns a few clips by heart."""
 
 import json
-from itertools import islice
 
 import pytest
 import torch
@@ -175,29 +174,3 @@ def test_fifty_recordings_are_learned_from_their_transcripts_by_each_family(tmp_
     rest = {"batches": {"seconds": 30, "buckets": 2}, "dropout": 0.0, "augmentation": {}, "report_every": 50}
 
     assert score(*trained(tmp_path, document(tmp_path, **(rest | FAMILIES[family])))).wer < 0.05
-
-
-@pytest.mark.long
-@pytest.mark.speech
-@pytest.mark.teacher
-def test_fifty_recordings_are_learned_from_a_teacher_and_transcripts(tmp_path, speech_dir, teacher):
-    lines = map(json.loads, (speech_dir / "manifest.jsonl").read_text(encoding="utf-8").splitlines())
-    rows = islice((line for line in lines if line["source"] == "arctic" and line["duration"] < 3.5), 50)
-    rows = [row | {"audio": str(speech_dir / row["audio"])} for row in rows]
-    (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe = document(
-        tmp_path,
-        steps=500,
-        batches={"seconds": 40, "buckets": 3},
-        student={"layers": 4, "width": 128, "heads": 4, "subsampling_channels": 32},
-        dropout=0.0,
-        optimizer={"peak": 0.002, "warmup": 50, "ema": 0.98},
-        objective={"ctc": 0.3},
-        augmentation={},
-        precision="bfloat16",
-        report_every=50,
-    )
-    del recipe["vocabulary"]
-    recipe["teacher"] = {"checkpoint": str(teacher), "cache": "cache"}
-
-    assert score(*trained(tmp_path, recipe)).wer < 0.05

@@ -6,16 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cli
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import manifest, recipe_file
 from training.buckets import Bucket
 from training.errors import RecipeError, ResumeError
-from training.loader import load
-from training.probe import Found, Measured, Measurements, Steps, fastest, largest_that_fits, noise, probe, table
+from training.probe import Found, Measured, Measurements, fastest, largest_that_fits, probe, table
 from training.recipe import Optimizer
 from training.recipe_file import read_recipe
 from training.run import Run
-from training.sampler import Position
-from training.step import take_step
 
 BUCKETS = [(Bucket(5.0, 20), 400, 16), (Bucket(10.0, 40), 100, 8), (Bucket(20.0, 80), 30, 4)]
 
@@ -96,39 +93,6 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     for _ in range(2):
         Measurements(path, other, measure).measure(bucket, 3)
     assert asked[4:] == [(bucket, 3)]
-
-
-TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache", "hidden": True}
-
-
-@pytest.mark.parametrize("changes", [{"teacher": TEACHER}, {"teacher": TEACHER, "vocabulary": None}])
-def test_a_step_of_a_student_is_measured_with_the_targets_of_its_teacher(tmp_path, changes):
-    manifest(tmp_path)
-    run = Run(read_recipe(recipe_file(tmp_path, **changes)), tmp_path, torch.device("cpu"))
-    real = next(load(run.sampler, run.examples, Position(), 8)).targets
-
-    batch = noise(run.config, BUCKETS[0][0], 2, run.posteriors)
-    step = take_step(run, batch)
-
-    assert step.distillation > 0
-    assert step.hidden > 0
-    assert batch.targets.labels.shape[2] == real.labels.shape[2]
-    assert Steps(run).measure(BUCKETS[0][0], 2)
-
-
-def test_a_measurement_with_a_teacher_is_not_one_without(tmp_path):
-    manifest(tmp_path)
-    bucket, asked = BUCKETS[0][0], []
-
-    def measure(_, rows):
-        asked.append(rows)
-        return Measured(0.5, None)
-
-    for changes in ({}, {"teacher": TEACHER}, {"teacher": TEACHER | {"labels": 3}}):
-        run = Run(read_recipe(recipe_file(tmp_path, **changes)), tmp_path, torch.device("cpu"))
-        Measurements(tmp_path / "probe.jsonl", run, measure).measure(bucket, 2)
-
-    assert asked == [2, 2, 2]
 
 
 def test_a_measurement_of_another_processor_is_not_taken(tmp_path, monkeypatch):

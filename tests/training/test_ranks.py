@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
+from tests.training.small_run import RNNT, TDT, TEXTS, manifest, recipe_file
 from training.density import DensityFilter
 from training.loop import train
 from training.recipe_file import read_recipe
@@ -89,19 +89,6 @@ def test_two_ranks_have_the_losses_of_one_with_the_same_parts(tmp_path, head):
     padding = [[step["padding_share"] for step in each] for each in (one, two)]
     assert padding[1] == pytest.approx(padding[0], abs=1e-3)
     assert ran.stdout.count("step 4/4") == 1  # one of them reports
-
-
-@pytest.mark.slow
-def test_a_rank_without_a_clip_learns_with_the_others_from_the_frames_of_a_teacher(tmp_path):
-    teacher = {"checkpoint": str(CHECKPOINT), "cache": "cache", "hidden": True}
-    batches = {"seconds": 8, "buckets": 1, "rows": [1], "parts": 2}
-    prepared(tmp_path, vocabulary=None, teacher=teacher, objective={"ctc": 0}, batches=batches)
-    manifest(tmp_path, dict(list(TEXTS.items())[:3]))
-
-    ran = together(tmp_path, "two", 2)
-
-    assert ran.returncode == 0, ran.stderr
-    assert sorted(step["clips"] for step in steps(tmp_path / "two")) == [1, 1, 2, 2]
 
 
 DIES = """

@@ -25,7 +25,7 @@ def test_the_host_waits_for_nothing_in_a_part_of_a_step(tmp_path):
     run = Run(read_recipe(recipe_file(tmp_path, student=STUDENT, augmentation=augmentation)), tmp_path, DEVICE)
     # PyTorch's CTC waits for the device when it copies the lengths there.
     run.recipe = replace(run.recipe, objective=replace(run.recipe.objective, ctc=0.0))
-    batches = load(run.sampler, run.examples, Position(), 8, pins=True)
+    batches = load(run.sampler, run.examples, Position(), pins=True)
     batch = next(batches)
     batches.close()
     counts = label_counts(batch, run.recipe.objective)

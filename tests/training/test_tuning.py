@@ -130,22 +130,6 @@ def test_a_tuned_canary_whose_checkpoint_is_gone_cannot_be_written(tmp_path):
         run.export(tmp_path / "tuned.nemo")
 
 
-def test_a_model_is_tuned_with_a_teacher_too_whose_labels_have_a_head_of_their_own(tmp_path):
-    teacher = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
-    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", teacher=teacher)
-
-    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
-    run.export(tmp_path / "tuned.nemo")
-
-    assert result.distillation > 0
-    assert load_model(tmp_path / "tuned.nemo").info()["parameters"] == run.parameters
-
-
-def test_a_model_without_a_ctc_head_cannot_have_a_teacher(tmp_path):
-    with pytest.raises(RecipeError, match="for a CTC head"):
-        run_from(tmp_path, "fastconformer-tdt-bpe", teacher={"checkpoint": str(CHECKPOINT), "cache": "cache"})
-
-
 def german(folder):
     """Labels that no golden model has."""
     path = folder / "de.model"
@@ -176,7 +160,7 @@ def test_a_released_model_learns_another_vocabulary(tmp_path, name):
     kept = read_checkpoint(GOLDEN / name / "model.nemo").state
     started = {key: value.clone() for key, value in run.network.state_dict().items()}
 
-    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    take_step(run, next(load(run.sampler, run.examples, Position())))
     run.export(tmp_path / "tuned.nemo")
 
     assert {key for key, value in started.items() if key not in new and not torch.equal(value, kept[key])} == set()
@@ -245,7 +229,7 @@ def test_tuning_keeps_the_running_statistics_unless_asked_otherwise(tmp_path, as
     # A learning rate that moves no weight.
     changes = {"batch_norm": asked} if asked else {}
     run = run_from(tmp_path, "fastconformer-ctc-bpe", optimizer={"peak": 1e-8, "warmup": 0}, dropout=0.0, **changes)
-    before, batches = statistics(run), load(run.sampler, run.examples, Position(), 8)
+    before, batches = statistics(run), load(run.sampler, run.examples, Position())
     batch = next(batches)
     run.network.eval()
     heard = batch_losses(run, batch).total.item()
@@ -270,7 +254,7 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
     run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", freeze="encoder", optimizer=optimizer)
     before = {name: value.clone() for name, value in run.network.state_dict().items()}
 
-    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    take_step(run, next(load(run.sampler, run.examples, Position())))
 
     moved = {name for name, value in run.network.state_dict().items() if not torch.equal(value, before[name])}
     assert not [name for name in moved if name.startswith("encoder.")]

@@ -1,0 +1,105 @@
+"""Composed sound is of one length and full of speech, and a function of the seed and the step."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.small_run import manifest, recipe_file
+from tests.training.test_distillation import TEACHER, distilled
+from training.composition import Composer, at_speed
+from training.recipe_file import read_recipe
+from training.run import Run
+from training.sampler import Position
+
+AUGMENTATION = {
+    "noise": {"share": 0.5, "snr_db": [5, 30]},
+    "vocal_tract": {"factors": [0.9, 1.1]},
+    "spec_augment": {},
+}
+
+
+def composer(folder, seed=0, augmentation=None, copies=1, **composition):
+    manifest(folder, copies=copies)
+    teacher = TEACHER | {"composition": TEACHER["composition"] | composition}
+    changes = distilled(seed=seed, teacher=teacher, augmentation=augmentation or {}, batches={"seconds": 12})
+    run = Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
+    return Composer(run.takes, run.recipe, 80)
+
+
+def test_rows_are_of_one_length_and_nearly_all_of_it_is_sound(tmp_path):
+    compose = composer(tmp_path).batch
+    lengths = set()
+    for step in range(12):
+        batch = compose(step, 0)
+        rows, samples = batch.waveforms.shape
+        lengths.add(samples / 16_000)
+        assert rows == round(12 / (samples / 16_000))
+        assert batch.lengths.tolist() == [samples] * rows
+        assert batch.padding_share == 0
+        assert batch.audio_seconds == rows * samples / 16_000
+        loud = batch.waveforms.reshape(rows, -1, 1600).square().mean(-1) > 1e-6
+        assert loud.float().mean() > 0.6
+    assert lengths == {2.0, 3.0}
+
+
+def test_a_step_is_the_same_again_and_every_part_is_another_of_the_same_length(tmp_path):
+    one, again = composer(tmp_path, augmentation=AUGMENTATION), composer(tmp_path, augmentation=AUGMENTATION)
+
+    first, same, part, later = one.batch(5, 0), again.batch(5, 0), one.batch(5, 1), one.batch(6, 0)
+
+    for name in ("waveforms", "masked_frames", "masked_mels", "stretches"):
+        assert torch.equal(getattr(first, name), getattr(same, name))
+    assert part.waveforms.shape == first.waveforms.shape
+    assert not torch.equal(part.waveforms, first.waveforms)
+    assert later.position == Position(0, 6)
+    batches = one.batches(Position(0, 5), range(2))
+    assert torch.equal(next(batches).waveforms, first.waveforms)
+    assert torch.equal(next(batches).waveforms, part.waveforms)
+    batches.close()
+    assert not torch.equal(composer(tmp_path, seed=1).batch(5, 0).waveforms, composer(tmp_path).batch(5, 0).waveforms)
+
+
+@pytest.mark.parametrize("kind", ["several", "fragments", "over"])
+def test_every_kind_of_row_is_composed(tmp_path, kind):
+    plain = composer(tmp_path, several=0, fragments=0, over=0, mixed=0)
+    other = composer(tmp_path, **({"several": 0, "fragments": 0, "over": 0, "mixed": 0} | {kind: 1}))
+
+    assert not torch.equal(plain.batch(0, 0).waveforms, other.batch(0, 0).waveforms)
+
+
+def test_shares_of_mixed_rows_are_above_a_half(tmp_path):
+    batch = composer(tmp_path, mixed=1).batch(0, 0)
+
+    assert batch.mixed.shape == batch.lengths.shape
+    assert batch.mixed.min() >= 0.5
+    assert batch.mixed.max() <= 1
+
+
+def test_a_clip_that_cannot_be_read_is_named_and_another_one_is_taken(tmp_path):
+    compose = composer(tmp_path, copies=3)
+    path = tmp_path / "manifest.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(b"RIFF")
+    lines[0]["audio"] = str(broken)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = Run(compose._recipe, tmp_path / "again", torch.device("cpu"))
+
+    batches = [Composer(run.takes, run.recipe, 80).batch(step, 0) for step in range(6)]
+
+    assert any("broken.wav" in line for batch in batches for line in batch.skipped)
+    assert all(row.any() for batch in batches for row in batch.waveforms)
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 1.3])
+def test_another_speed_moves_a_tone(speed):
+    tone = np.sin(2 * math.pi * 400 * np.arange(16_000) / 16_000).astype(np.float32)
+
+    played = at_speed(tone, speed)
+
+    assert len(played) == int(16_000 / speed)
+    spectrum = np.abs(np.fft.rfft(played))
+    assert np.argmax(spectrum) / len(played) * 16_000 == pytest.approx(400 * speed, abs=2)
