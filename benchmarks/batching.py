@@ -6,8 +6,7 @@ import json
 import numpy as np
 
 from benchmarks.queueing import Wanted
-from service.dispatch.batcher import Batcher, BatchPolicy
-from service.dispatch.buckets import bucket_edges
+from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges
 from service.dispatch.utterance import Lane, Utterance
 
 _LANE = Lane("any")

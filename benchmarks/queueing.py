@@ -21,8 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.budget import Cost
-from service.dispatch.batcher import Batcher, BatchPolicy
-from service.dispatch.buckets import bucket_edges
+from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges
 from service.dispatch.utterance import Lane, Utterance
 
 LONGEST = 40.0

@@ -30,7 +30,7 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from models.device.resources import processors
 from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.admission import AdmissionLimits
-from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
+from service.dispatch.batcher import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
 from service.http.access import Key
 from service.http.allowance import KeyLimits

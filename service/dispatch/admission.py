@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
@@ -92,28 +92,23 @@ class Permit:
         self.stored_bytes = 0
 
 
-class Outlook(Protocol):
-    """What gate 1 knows of the queue."""
+class Outlook(NamedTuple):
+    """What gate 1 knows of the queue.
 
-    @property
-    def is_draining(self) -> bool:
-        """Whether new requests are refused, because the service shuts down."""
+    Attributes:
+        predicted_wait: seconds until a recording accepted now would have its turn, after one turn of each recording
+            before it.
+        waiting_seconds: the decoded audio without a transcript, except that of jobs.
+        loading_seconds: how long a model takes to load, as far as known.
+        is_loaded: whether an engine has been ready.
+        is_draining: whether new requests are refused, because the service shuts down.
+    """
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether an engine has been ready."""
-
-    @property
-    def loading_seconds(self) -> float:
-        """How long a model takes to load, as far as known."""
-
-    @property
-    def waiting_seconds(self) -> float:
-        """The decoded audio without a transcript."""
-
-    @property
-    def predicted_wait(self) -> float:
-        """Seconds until a recording accepted now would have its turn, after one turn of each recording before it."""
+    predicted_wait: float
+    waiting_seconds: float
+    loading_seconds: float
+    is_loaded: bool
+    is_draining: bool
 
 
 class Gate:
@@ -121,11 +116,11 @@ class Gate:
 
     Args:
         limits: what may be under way at the same time.
-        outlook: the state of the queue.
+        outlook: returns the state of the queue.
         counts: the counts; with several HTTP processes, of all of them.
     """
 
-    def __init__(self, limits: AdmissionLimits, outlook: Outlook, counts: RequestCounts) -> None:
+    def __init__(self, limits: AdmissionLimits, outlook: Callable[[], Outlook], counts: RequestCounts) -> None:
         self.limits = limits
         self.counts = counts
         self._outlook = outlook
@@ -149,7 +144,7 @@ class Gate:
     @property
     def retry_after(self) -> int:
         """Seconds that a refused client should wait: the predicted wait, within the range that clients obey."""
-        return _retry_after(self._outlook.predicted_wait)
+        return _retry_after(self._outlook().predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
         """Gate 1: refuse a request, or do nothing.
@@ -163,9 +158,10 @@ class Gate:
             ModelNotReadyError: before the first engine is ready.
             OverloadedError: when too much is under way.
         """
-        if self._outlook.is_draining:
+        outlook = self._outlook()
+        if outlook.is_draining:
             raise DrainingError("The service is shutting down.", retry_after=1)
-        if not self._outlook.is_loaded:
+        if not outlook.is_loaded:
             raise self.still_loading()
         self.check_bytes(announced_bytes, self.stored_bytes)
         if self.requests >= self.limits.max_requests:
@@ -212,7 +208,7 @@ class Gate:
         Raises:
             OverloadedError: if the wait is too long, or other audio waits and ``seconds`` more would be too much.
         """
-        backlog, wait = self._outlook.waiting_seconds, self._outlook.predicted_wait
+        wait, backlog, *_ = self._outlook()
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
             raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
         if wait > self.limits.max_wait_seconds:
@@ -220,7 +216,7 @@ class Gate:
 
     def still_loading(self) -> ModelNotReadyError:
         """Return the error for a request whose model is still loading."""
-        return ModelNotReadyError("The model is still loading.", _retry_after(self._outlook.loading_seconds))
+        return ModelNotReadyError("The model is still loading.", _retry_after(self._outlook().loading_seconds))
 
     def _overloaded(self, why: str, retry_after: int | None = None) -> OverloadedError:
         return OverloadedError(f"The service is overloaded: {why}.", retry_after or self.retry_after)
@@ -250,7 +246,7 @@ class Admission(Gate):
         counts: RequestCounts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(limits, self, counts or RequestCounts())
+        super().__init__(limits, self.outlook, counts or RequestCounts())
         self.backlog = Backlog(turn_seconds)
         self._turn_seconds = turn_seconds
         self._clock = clock
@@ -259,10 +255,11 @@ class Admission(Gate):
         self.is_draining = False
         self.loading_seconds = _LOADING_SECONDS
 
-    @property
-    def waiting_seconds(self) -> float:
-        """The decoded audio without a transcript, except that of jobs."""
-        return self.backlog.seconds
+    def outlook(self) -> Outlook:
+        """Return what gate 1 needs to know."""
+        return Outlook(
+            self.predicted_wait, self.backlog.seconds, self.loading_seconds, self.is_loaded, self.is_draining
+        )
 
     @property
     def predicted_wait(self) -> float:
@@ -301,9 +298,9 @@ class Admission(Gate):
             OverloadedError: if there is other audio, and it would exceed the limit on queued audio, or one of the
                 recordings would not be done in time.
         """
-        others = self.waiting_seconds - entry.unanswered_seconds
-        if others > _ROUNDING and self.waiting_seconds + seconds > self.limits.max_queued_audio_seconds:
-            raise self._overloaded(f"{self.waiting_seconds:.0f} s of audio are waiting")
+        others = self.backlog.seconds - entry.unanswered_seconds
+        if others > _ROUNDING and self.backlog.seconds + seconds > self.limits.max_queued_audio_seconds:
+            raise self._overloaded(f"{self.backlog.seconds:.0f} s of audio are waiting")
         deadline = self._deadline(entry.model, seconds, entry)
         self.backlog.grow(entry, seconds)
         entry.deadline = deadline

@@ -2,7 +2,7 @@
 
 It never waits for more utterances: an engine with a free slot gets a batch at once.
 
-*The leader.* Callers take turns (`turns`). Of the waiting utterances with the earliest turn, the one with the highest
+*The leader.* Callers take turns (`Turns`). Of the waiting utterances with the earliest turn, the one with the highest
 response ratio, (wait + own time) / own time, leads: short work does not queue behind long work, and each ratio grows
 with the wait. The own time of a part is that of its whole recording, so that a clip leads before the parts of an hour.
 
@@ -26,18 +26,45 @@ parts wait, clips may pad a batch half as much again: a clip left out waits thro
 to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
-from service.dispatch.buckets import pick_bucket
-from service.dispatch.turns import Turns
 from service.dispatch.utterance import Lane, Utterance
 from service.engine.shapes import computed_seconds, most_rows
 
 # Clips come until none waits, and this number of batches had none.
 _BATCHES_WITHOUT_CLIPS = 24
 _PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
+# From 2 s on, edges grow by a third to a half: a batch inside one bucket has a third of padding at worst and about a
+# seventh on average, and a GPU, which pads to edges, sees few shapes.
+DEFAULT_EDGES: tuple[float, ...] = (
+    *(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0),
+    *(128.0, 192.0, 256.0, 384.0, 512.0, 768.0),
+)
+
+
+def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES) -> list[float]:
+    """Return the edges in use, ascending; the last one is ``longest_seconds``.
+
+    Raises:
+        ValueError: if the edges are not positive and ascending.
+    """
+    if any(edge <= 0 for edge in edges) or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(f"bucket edges must be positive and ascend: {list(edges)}")
+    return [edge for edge in edges if edge < longest_seconds] + [longest_seconds]
+
+
+def pick_bucket(seconds: float, edges: Sequence[float]) -> int:
+    """Return the index of the smallest bucket that holds an utterance of this length.
+
+    Args:
+        seconds: length of the utterance; the last bucket also takes longer ones.
+        edges: upper bounds, inclusive, ascending.
+    """
+    return min(bisect_left(edges, seconds), len(edges) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +104,74 @@ class _BucketKey(NamedTuple):
 
     length: int
     writes_times: bool
+
+
+@dataclass(slots=True)
+class _Account:
+    turn: int
+    used_seconds: float = 0.0
+
+
+class Turns:
+    """Assigns turns between callers, so that one caller's hour of audio does not delay another's minute.
+
+    Deficit round robin (Shreedhar and Varghese, "Efficient fair queuing using deficit round robin", 1995): a turn has a
+    number of seconds of audio, and what a caller uses beyond that counts against its next turn. An utterance gets its
+    turn when it arrives.
+
+    What waits is counted, because each batch asks for it and thousands may wait.
+
+    Args:
+        seconds: audio of a turn; at least the longest utterance.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._current = 0
+        self._accounts: dict[Hashable, _Account] = {}
+        self._callers: dict[Hashable, int] = {}  # utterances that wait, by caller
+        self._turns: dict[int, int] = {}  # and by turn
+        self._idle: set[Hashable] = set()  # callers with nothing waiting that may have an account
+
+    def take(self, caller: Hashable, seconds: float) -> int:
+        """Return the turn of a caller's next utterance; an idle caller saves up no turns."""
+        account = self._accounts.setdefault(caller, _Account(self._current))
+        if caller not in self._callers:
+            self._idle.add(caller)
+        if account.turn < self._current:
+            account.turn, account.used_seconds = self._current, 0.0
+        turn = account.turn
+        turns, account.used_seconds = divmod(account.used_seconds + seconds, self._seconds)
+        account.turn += int(turns)
+        return turn
+
+    def add(self, utterance: Utterance) -> None:
+        """Count an utterance that waits."""
+        self._callers[utterance.caller] = self._callers.get(utterance.caller, 0) + 1
+        self._turns[utterance.turn] = self._turns.get(utterance.turn, 0) + 1
+        self._idle.discard(utterance.caller)
+
+    def remove(self, utterance: Utterance) -> None:
+        """Count an utterance no longer."""
+        self._turns[utterance.turn] -= 1
+        if not self._turns[utterance.turn]:
+            del self._turns[utterance.turn]
+        self._callers[utterance.caller] -= 1
+        if not self._callers[utterance.caller]:
+            del self._callers[utterance.caller]
+            self._idle.add(utterance.caller)
+
+    def update(self) -> None:
+        """Move the current turn to the first that waits, and forget callers with nothing waiting and no later turn.
+
+        If nothing waits, forget all.
+        """
+        self._current = min(self._turns, default=self._current)
+        for caller in list(self._idle):
+            account = self._accounts.get(caller)
+            if account is None or not self._turns or account.turn <= self._current:
+                self._accounts.pop(caller, None)
+                self._idle.remove(caller)
 
 
 class Batcher:

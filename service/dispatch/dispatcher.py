@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -26,7 +26,6 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.identification import Identified
-from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Part, Utterance
 from service.dispatch.window import Window
 from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
@@ -92,6 +91,32 @@ class Answer:
     def identify_seconds(self) -> float:
         """How long it took to identify its language; 0 if that was not done."""
         return self.identified.seconds if self.identified else 0.0
+
+
+class Ledger:
+    """The batches that engines hold. Each utterance comes out exactly once: answered, or from a lost engine."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, dict[int, list[Utterance]]] = {}
+        self._batches = 0
+
+    def hand_over(self, engine: object, batch: Iterable[Utterance]) -> int:
+        """Record that an engine holds a batch; return a new number for it."""
+        self._batches += 1
+        self._held.setdefault(engine, {})[self._batches] = list(batch)
+        return self._batches
+
+    def held(self, engine: object) -> list[Utterance]:
+        """Return the utterances that an engine holds."""
+        return [utterance for batch in self._held.get(engine, {}).values() for utterance in batch]
+
+    def take_back(self, engine: object, number: int) -> list[Utterance]:
+        """Remove an answered batch, and return its utterances."""
+        return self._held.get(engine, {}).pop(number, [])
+
+    def lose(self, engine: object) -> list[list[Utterance]]:
+        """Remove a lost engine, and return its batches."""
+        return list(self._held.pop(engine, {}).values())
 
 
 class Dispatcher:

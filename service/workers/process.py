@@ -47,7 +47,7 @@ from service.workers.protocol import (
 )
 from service.workers.relay import WorkerApp
 from service.workers.remote import RemoteCore
-from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedOutlook, SharedRequestCounts
+from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedRequestCounts
 from service.workers.totals import snapshot
 
 _SNAPSHOT_SECONDS = 1.0
@@ -76,7 +76,7 @@ class _Worker:
         self._metrics = Metrics()
         self._counts = SharedRequestCounts(self._shared)
         self._core = RemoteCore(
-            Gate(settings.admission_limits, SharedOutlook(self._shared), self._counts),
+            Gate(settings.admission_limits, self._shared.outlook, self._counts),
             Catalog(settings.checkpoints, settings.model_aliases),
             loads_on_demand=not settings.loadable.is_empty,
             send=channel.send,

@@ -16,18 +16,8 @@ from service.dispatch.admission import Outlook, RequestCounts
 from service.http.connections import ConnectionCounts
 
 _KEY_BYTES = 16
-# What gate 1 knows of the queue, written by the main process; and the key of hashed networks.
-_OUTLOOK = np.dtype(
-    [
-        ("predicted_wait", "f8"),
-        ("waiting_seconds", "f8"),
-        ("loading_seconds", "f8"),
-        ("is_loaded", "?"),
-        ("is_draining", "?"),
-        ("hash_key", "u1", _KEY_BYTES),
-    ],
-    align=True,
-)
+# What gate 1 knows of the queue (`Outlook`), written by the main process; and the key of hashed networks.
+_SHARED = np.dtype([("outlook", "f8,f8,f8,?,?"), ("hash_key", "u1", _KEY_BYTES)], align=True)
 _HASHES = 1 << 16
 _ROW = np.dtype([("requests", "i8"), ("stored_bytes", "i8"), ("connections", "i8"), ("by_network", "i4", _HASHES)])
 
@@ -42,7 +32,6 @@ class SharedCounts:
 
     Attributes:
         row: row of this process.
-        outlook: what gate 1 knows of the queue, as a record.
         requests: admitted by each process, (processes,).
         stored_bytes: of uploads, (processes,).
         connections: that are open, (processes,).
@@ -50,20 +39,21 @@ class SharedCounts:
     """
 
     def __init__(self, descriptor: int, processes: int, row: int) -> None:
-        size = _OUTLOOK.itemsize + processes * _ROW.itemsize
+        size = _SHARED.itemsize + processes * _ROW.itemsize
         if not row:
             os.ftruncate(descriptor, size)
         memory = mmap.mmap(descriptor, size)
-        self.outlook = np.frombuffer(memory, _OUTLOOK, 1)[0]
-        self._rows = rows = np.frombuffer(memory, _ROW, processes, _OUTLOOK.itemsize)
+        shared = np.frombuffer(memory, _SHARED, 1)
+        self._outlook = shared["outlook"]
+        self._rows = rows = np.frombuffer(memory, _ROW, processes, _SHARED.itemsize)
         # As memory views, because their sum takes a tenth of the time of a small array's.
         self.requests, self.stored_bytes = rows["requests"].data, rows["stored_bytes"].data
         self.connections = rows["connections"].data
         self.by_network = rows["by_network"]
         self.row = row
         if not row:
-            self.outlook["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
-        self._hash_key = self.outlook["hash_key"].tobytes()
+            shared["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
+        self._hash_key = shared["hash_key"].tobytes()
 
     def clear(self, row: int) -> None:
         """Clear the row of a process that ended."""
@@ -71,8 +61,11 @@ class SharedCounts:
 
     def publish(self, outlook: Outlook) -> None:
         """Write what gate 1 needs to know of the queue."""
-        for name in ("predicted_wait", "waiting_seconds", "loading_seconds", "is_loaded", "is_draining"):
-            self.outlook[name] = getattr(outlook, name)
+        self._outlook[0] = outlook
+
+    def outlook(self) -> Outlook:
+        """Return what gate 1 knows of the queue, as the main process published it."""
+        return Outlook(*self._outlook[0].item())
 
     def hash_of(self, network: str) -> int:
         """Return the index of a network in `by_network`; a few networks share one by chance."""
@@ -125,35 +118,3 @@ class SharedConnectionCounts(ConnectionCounts):
         super().add(network, change)
         self._shared.connections[self._shared.row] += change
         self._shared.by_network[self._shared.row, self._shared.hash_of(network)] += change
-
-
-class SharedOutlook:
-    """What gate 1 knows of the queue, as the main process published it."""
-
-    def __init__(self, shared: SharedCounts) -> None:
-        self._outlook = shared.outlook
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the service shuts down."""
-        return bool(self._outlook["is_draining"])
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether an engine has been ready."""
-        return bool(self._outlook["is_loaded"])
-
-    @property
-    def loading_seconds(self) -> float:
-        """How long a model takes to load."""
-        return float(self._outlook["loading_seconds"])
-
-    @property
-    def waiting_seconds(self) -> float:
-        """The decoded audio without a transcript."""
-        return float(self._outlook["waiting_seconds"])
-
-    @property
-    def predicted_wait(self) -> float:
-        """Seconds until a recording accepted now would have its turn."""
-        return float(self._outlook["predicted_wait"])

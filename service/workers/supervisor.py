@@ -132,7 +132,7 @@ class WorkerSupervisor:
     def publish(self) -> None:
         """Tell all gates the state of the queue."""
         assert self._main is not None
-        self.counts.publish(self._main.core.gate)
+        self.counts.publish(self._main.core.gate.outlook())
 
     def replace_keys(self, keys: Sequence[Key]) -> None:
         """Tell all workers the keys."""

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.prompt import Prompt
-from service.dispatch.batcher import Batcher, BatchPolicy
-from service.dispatch.buckets import bucket_edges, pick_bucket
+from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges, pick_bucket
 from service.dispatch.utterance import Lane, Utterance
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)

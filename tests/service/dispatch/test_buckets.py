@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges, pick_bucket
+from service.dispatch.batcher import DEFAULT_EDGES, bucket_edges, pick_bucket
 
 
 @given(st.floats(0.1, 7200), st.floats(0, 1))

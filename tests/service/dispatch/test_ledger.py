@@ -1,4 +1,4 @@
-from service.dispatch.ledger import Ledger
+from service.dispatch.dispatcher import Ledger
 
 
 def test_a_batch_is_given_back_once():

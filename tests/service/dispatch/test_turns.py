@@ -2,8 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.dispatch.batcher import Batcher
-from service.dispatch.turns import Turns
+from service.dispatch.batcher import Batcher, Turns
 from service.dispatch.utterance import Utterance
 from tests.service.dispatch.test_batcher import LANE, Answer, Queue
 
