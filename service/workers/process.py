@@ -22,7 +22,7 @@ from service import garbage, logs
 from service.channel import Channel
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
-from service.http.access import Access, Key
+from service.http.access import Access
 from service.http.app import create_app
 from service.http.connections import Connections
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
@@ -92,16 +92,8 @@ class _Worker:
             case Granted() | Answered() | Ended():
                 self._core.handle(message)
             case State(models=models, keys=keys):
-                self._core.catalog.replace(
-                    ServedModel(
-                        *(model.id, model.checkpoint, model.ready),
-                        is_leaving=model.is_leaving,
-                        is_on_demand=model.is_on_demand,
-                        identifies=model.identifies,
-                    )
-                    for model in models
-                )
-                self._access.replace(Key(key.name, key.digest, key.limits) for key in keys)
+                self._core.catalog.replace(ServedModel(**msgspec.structs.asdict(model)) for model in models)
+                self._access.replace(keys)
                 self._metrics.expect_keys(self._access.names)
                 self._has_state.set()
             case Finish():

@@ -21,7 +21,7 @@ from audio.segment.segmenter import Segment
 from service.dispatch.dispatcher import Answer
 from service.dispatch.recordings import Options
 from service.engine.protocol import Ready
-from service.http.allowance import KeyLimits
+from service.http.access import Key
 from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
@@ -108,14 +108,6 @@ class Start(Tagged, frozen=True):
     row: int
 
 
-class KeyEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A key; see `service.http.access.Key`."""
-
-    name: str
-    digest: str
-    limits: KeyLimits | None
-
-
 class ModelEntry(msgspec.Struct, frozen=True, array_like=True):
     """A model of the catalog; see `service.dispatch.catalog.ServedModel`."""
 
@@ -131,7 +123,7 @@ class State(Tagged, frozen=True):
     """All models, in order, and all keys; sent whenever one of them changes."""
 
     models: list[ModelEntry]
-    keys: list[KeyEntry]
+    keys: list[Key]
 
 
 class Finish(Tagged, frozen=True):
@@ -160,7 +152,7 @@ class Answered(Tagged, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """Why something was refused, or failed: the name of the error's class, and its attributes."""
+    """Why something was refused, or failed: the name of an error's class, and its attributes."""
 
     kind: str
     message: str

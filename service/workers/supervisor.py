@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
 from service.workers.descriptors import DescriptorReceiver
-from service.workers.protocol import Finish, FromWorker, KeyEntry, ModelEntry, Start, State, ToWorker, from_worker
+from service.workers.protocol import Finish, FromWorker, ModelEntry, Start, State, ToWorker, from_worker
 from service.workers.session import MainProcess, Session
 from service.workers.shared_counts import SharedCounts
 from service.workers.totals import Totals
@@ -246,10 +246,6 @@ class WorkerSupervisor:
 
     def _state(self) -> State:
         assert self._main is not None
-        models = [
-            ModelEntry(
-                *(model.id, model.checkpoint, model.ready, model.is_leaving, model.is_on_demand, model.identifies)
-            )
-            for model in self._main.core.catalog
-        ]
-        return State(models, [KeyEntry(key.name, key.digest, key.limits) for key in self._keys])
+        fields = ModelEntry.__struct_fields__
+        models = [ModelEntry(*(getattr(model, name) for name in fields)) for model in self._main.core.catalog]
+        return State(models, list(self._keys))

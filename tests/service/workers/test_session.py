@@ -2,20 +2,13 @@
 
 import asyncio
 import os
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from audio.segment.segmenter import Segment
-from service.dispatch.recordings import Options, Recordings
-from service.http.access import Access, Key
-from service.http.allowance import KeyLimits
-from service.http.core import LocalCore
-from service.shared_audio import Arena, Item, shared_file
+from service.dispatch.recordings import Options
+from service.shared_audio import Item
 from service.workers.protocol import (
     Answered,
     Cuts,
@@ -27,55 +20,11 @@ from service.workers.protocol import (
     Transcribe,
     UseKey,
 )
-from service.workers.session import MainProcess, Session
-from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, settle
+from tests.service.workers.sessions import run
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
 SECONDS = 30
-
-
-class Demand:
-    """Models that are there."""
-
-    def __init__(self, catalog):
-        self.catalog = catalog
-
-    async def get_or_load(self, name, resources):
-        if name in self.catalog:
-            resources.enter_context(self.catalog[name].use())
-            return self.catalog[name]
-        return None
-
-
-@contextmanager
-def session():
-    """A session with one worker, an engine that answers when it is told to, and no file left at the end."""
-    memory, sent = shared_file(), []
-    try:
-        with ThreadPoolExecutor(1) as threads:
-            dispatching, engine = dispatcher(), FakeEngine()
-            dispatching.engine_ready(engine, READY)
-            core = LocalCore(
-                *(dispatching.admission, dispatching.catalog, Demand(dispatching.catalog)),
-                Recordings(dispatching, threads),
-            )
-            access = Access([Key("alice", "0" * 64, KeyLimits(max_requests=1, requests_per_minute=2))], is_open=False)
-            ours = Session(MainProcess(core, access, None), memory, sent.append)
-            yield SimpleNamespace(
-                session=ours, sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory)
-            )
-    finally:
-        os.close(memory)
-    links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
-    assert not [one for one in links if "memfd:recording" in str(one.readlink())]
-
-
-def run(scenario) -> None:
-    async def with_session() -> None:
-        with session() as on:
-            await scenario(on)
-
-    asyncio.run(with_session())
 
 
 def recording(seconds: int = SECONDS) -> np.ndarray:

@@ -1,0 +1,63 @@
+"""A worker's session in the main process, with an engine that answers when a test says so, and without a worker."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from service.dispatch.recordings import Recordings
+from service.http.access import Access, Key
+from service.http.allowance import KeyLimits
+from service.http.core import LocalCore
+from service.shared_audio import Arena, shared_file
+from service.workers.session import MainProcess, Session
+from tests.service.dispatch.fake_engine import READY, FakeEngine, dispatcher
+
+LIMITS = KeyLimits(max_requests=1, requests_per_minute=2)
+
+
+class Demand:
+    """Models that are there."""
+
+    def __init__(self, catalog):
+        self.catalog = catalog
+
+    async def get_or_load(self, name, resources):
+        if name in self.catalog:
+            resources.enter_context(self.catalog[name].use())
+            return self.catalog[name]
+        return None
+
+
+@contextmanager
+def session() -> Iterator[SimpleNamespace]:
+    """A session with one worker, an engine that answers when it is told to, and no file left at the end."""
+    memory, sent = shared_file(), []
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            dispatching, engine = dispatcher(), FakeEngine()
+            dispatching.engine_ready(engine, READY)
+            core = LocalCore(
+                *(dispatching.admission, dispatching.catalog, Demand(dispatching.catalog)),
+                Recordings(dispatching, threads),
+            )
+            access = Access([Key("alice", "0" * 64, LIMITS)], is_open=False)
+            ours = Session(MainProcess(core, access, None), memory, sent.append)
+            yield SimpleNamespace(
+                session=ours, sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory)
+            )
+    finally:
+        os.close(memory)
+    links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert not [one for one in links if "memfd:recording" in str(one.readlink())]
+
+
+def run(scenario) -> None:
+    async def with_session() -> None:
+        with session() as on:
+            await scenario(on)
+
+    asyncio.run(with_session())

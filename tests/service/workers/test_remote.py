@@ -1,0 +1,177 @@
+"""A worker's core, beside a session of the main process; their messages are sent as MessagePack."""
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, contextmanager
+
+import msgspec
+import numpy as np
+import pytest
+
+from audio.recording import Recording
+from audio.segment.cuts import CutBlock
+from audio.segment.segmenter import Segment, SegmentRule
+from service.dispatch import cut_recording
+from service.dispatch.cut_recording import CutRecording
+from service.dispatch.recordings import Options
+from service.http.allowance import Allowance
+from service.http.errors import RequestError
+from service.workers.descriptors import DescriptorReceiver, DescriptorSender
+from service.workers.protocol import End, HoldModel, from_worker, to_worker
+from service.workers.remote import RemoteCore
+from tests.service.dispatch.fake_engine import LANE, RATE, settle
+from tests.service.workers import sessions
+
+OPTIONS = Options("caller", LANE, most_seconds=60.0)
+
+
+def run(scenario) -> None:
+    async def with_core(on) -> None:
+        loop, on.asked = asyncio.get_running_loop(), []
+        ours, theirs = socket.socketpair()
+
+        def ask(message) -> None:
+            on.asked.append(message)
+            loop.call_soon(on.session.handle, from_worker.decode(msgspec.msgpack.encode(message)))
+
+        def answer(message) -> None:
+            loop.call_soon(core.handle, to_worker.decode(msgspec.msgpack.encode(message)))
+
+        with theirs:
+            core = on.remote = RemoteCore(
+                *(on.core.gate, on.core.catalog),
+                loads_on_demand=False,
+                send=ask,
+                descriptors=DescriptorSender(theirs),
+                arena=on.arena,
+            )
+            on.session._send = answer
+            receiver = DescriptorReceiver(ours, on.session.take_descriptor)
+            await scenario(on)
+            await on.session.close()
+            receiver.close()
+
+    sessions.run(with_core)
+
+
+@contextmanager
+def recorded(monkeypatch, seconds: int, *cuts, seconds_in_memory: float = 1e9, error: Exception | None = None):
+    """A recording in which each second has its number as samples."""
+
+    def blocks(recording, detector, rule):
+        for start, stop in cuts:
+            yield CutBlock([Segment(start * RATE, stop * RATE)], np.empty(0, np.float32))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(cut_recording, "cuts", blocks)
+    with ExitStack() as opened:
+        recording = opened.enter_context(Recording(RATE, seconds_in_memory))
+        recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
+        threads = opened.enter_context(ThreadPoolExecutor(1))
+        yield CutRecording(recording, SegmentRule(10.0) if cuts or error else None, None, threads)
+
+
+async def answers_of(on, recording) -> list[str]:
+    async def engine() -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            if on.engine.batches:
+                on.engine.answer(on.dispatcher)
+
+    answering = asyncio.create_task(engine())
+    try:
+        async with aclosing(on.remote.transcribe(recording, OPTIONS)) as answers:
+            return [answer.transcript.text async for answer in answers]
+    finally:
+        answering.cancel()
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(monkeypatch, in_memory):
+    async def scenario(on) -> None:
+        with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), seconds_in_memory=1e9 * in_memory) as recording:
+            assert await answers_of(on, recording) == ["1.0", "10.0", "20.0"]
+        with recorded(monkeypatch, 2) as recording:
+            assert await answers_of(on, recording) == ["0.0"]
+        await settle()
+        assert on.arena.is_empty
+        assert End(1) not in on.asked  # it had ended
+
+    run(scenario)
+
+
+def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeypatch):
+    async def scenario(on) -> None:
+        with recorded(monkeypatch, 40, (1, 9), error=ValueError("no cut")) as recording:
+            with pytest.raises(ValueError, match="no cut"):
+                await answers_of(on, recording)
+        await settle()
+        assert not on.dispatcher.admission.backlog.entries
+        assert on.arena.is_empty
+
+    run(scenario)
+
+
+def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkeypatch):
+    async def scenario(on) -> None:
+        with recorded(monkeypatch, 2) as recording:
+            async with aclosing(on.remote.transcribe(recording, OPTIONS)) as answers:
+                first = asyncio.ensure_future(anext(answers))
+                await settle()
+                assert on.dispatcher.admission.backlog.entries
+                first.cancel()
+                await asyncio.wait({first})
+            assert not on.arena.is_empty
+            await settle()
+            assert on.arena.is_empty
+            assert not on.dispatcher.admission.backlog.entries
+
+    run(scenario)
+
+
+def test_requests_share_a_hold_until_the_last_of_them_ends_and_a_model_that_leaves_is_not_taken(monkeypatch):
+    async def scenario(on) -> None:
+        entry = on.dispatcher.catalog["m"]
+        async with on.remote.hold_model("m") as first, on.remote.hold_model("m") as second:
+            assert first is second is entry
+            assert [message for message in on.asked if isinstance(message, HoldModel)] == [HoldModel(1, "m")]
+            assert entry.users == 1
+        await settle()
+        assert entry.users == 0
+        async with on.remote.hold_model("nobody") as none:
+            assert none is None
+
+        async with on.remote.hold_model("m"):
+            on.dispatcher.catalog.begin_leaving(entry)
+            monkeypatch.setattr(on.core.demand, "get_or_load", _nothing)
+            async with on.remote.hold_model("m") as gone:
+                assert gone is None
+            assert entry.users == 1
+        await settle()
+        assert entry.users == 0
+
+    run(scenario)
+
+
+async def _nothing(name, resources) -> None:
+    """As for a model that is leaving."""
+
+
+def test_a_key_is_used_once_at_a_time_and_gets_back_what_came_to_nothing():
+    async def scenario(on) -> None:
+        allowance = Allowance(sessions.LIMITS, name="alice")
+        with pytest.raises(RequestError, match="requests under way"):
+            async with on.remote.use_key(allowance), on.remote.use_key(allowance):
+                pass
+        assert allowance.levels == (pytest.approx(1, abs=0.1), None)
+        await settle()
+        with pytest.raises(MemoryError):  # a 503
+            async with on.remote.use_key(allowance):
+                raise MemoryError
+        await settle()
+        async with on.remote.use_key(allowance):
+            assert allowance.levels == (pytest.approx(0, abs=0.1), None)
+
+    run(scenario)
