@@ -1,35 +1,37 @@
 # Steno as an image: docs/operations.md, "Images".
 #   docker build -t steno . && docker run --rm -p 8000:8000 steno
 # VARIANT is cpu or cuda; both begin with the same slim Debian, because PyTorch's CUDA build brings its libraries and the
-# host brings the driver. TORCH_INDEX makes the cpu variant 4 GB smaller.
+# host brings the driver. TORCH_INDEX and TORCH_HASH make the cpu variant 4 GB smaller.
+# pip installs wheels of known hashes alone (docker/hashes, by `make hashes`), so no index can give it anything else, and
+# nothing is built with what a build fetches. `make digests` adds the digest to the base image.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
-
-# Only the requirements of pyproject.toml, so that the layers below stay cached when the rest of it changes.
-FROM ${BASE_IMAGE} AS requirements
-COPY pyproject.toml docker/requirements.py /requirements/
-RUN python3 /requirements/requirements.py /requirements/pyproject.toml > /requirements/requirements.txt
 
 FROM ${BASE_IMAGE} AS torch
 ARG VARIANT=cpu
 ARG TORCH_VERSION=2.13.0
 # The index of PyTorch's CPU builds that pytorch.org shows. Empty: pip's own, whose build carries CUDA; it runs on CPUs too.
 ARG TORCH_INDEX=
+# The digest of a build that is not pip's own: sha256:...
+ARG TORCH_HASH=
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 # The shipped environment has no pip; the pip of another one installs into it.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/steno
-COPY constraints.txt docker/install-torch /build/
+COPY docker/hashes/torch.txt docker/hashes/cuda.txt /build/hashes/
+COPY docker/install-torch /build/
 RUN /build/install-torch
 
 FROM torch AS dependencies
-COPY --from=requirements /requirements/requirements.txt /build/
-RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile \
-    --constraint /build/constraints.txt --requirement /build/requirements.txt
+COPY docker/hashes/packages.txt /build/hashes/
+RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --only-binary :all: --require-hashes \
+    --requirement /build/hashes/packages.txt
 COPY docker/prune.py /build/
 # Bytecode is compiled here, because a read-only root cannot keep it; by hash, not by time, so that builds are equal.
 RUN /opt/pip/bin/python /build/prune.py /opt/steno /opt/torch \
  && /opt/steno/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/steno/lib /opt/torch
 
 FROM dependencies AS application
+COPY docker/hashes/build.txt /build/hashes/
+RUN /opt/pip/bin/pip --quiet install --only-binary :all: --require-hashes --requirement /build/hashes/build.txt
 COPY pyproject.toml README.md LICENSE /build/steno/
 COPY audio /build/steno/audio
 COPY benchmarks /build/steno/benchmarks
@@ -39,7 +41,9 @@ COPY models /build/steno/models
 COPY service /build/steno/service
 COPY steno /build/steno/steno
 COPY training /build/steno/training
-RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --no-deps --target /opt/application /build/steno \
+RUN /opt/pip/bin/pip --quiet wheel --no-deps --no-build-isolation --no-index --wheel-dir /build/wheel /build/steno \
+ && /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --no-deps --no-index \
+    --target /opt/application /build/wheel/*.whl \
  && /opt/steno/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/application \
  && mkdir -p /opt/weights/steno/models \
  && mv /opt/application/steno/models/bundled /opt/weights/steno/models/

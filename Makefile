@@ -4,6 +4,8 @@ VENV          ?= .venv
 TORCH_VERSION ?= 2.13.0
 # The address of a wheel index that holds the torch build you want (CPU or CUDA); empty: pip's own index.
 TORCH_INDEX   ?=
+# For images: the digest of a build in that index, sha256:...
+TORCH_HASH    ?=
 # Triton for the tests of GPU kernels: torch's CPU builds on Linux come without it.
 TRITON_VERSION ?= 3.6.0
 # A build for CUDA 13, as a GPU machine has it.
@@ -30,8 +32,8 @@ NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
-.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-slow test-long test-cpus
-.PHONY: soak fuzz test-gpu null-cuda lint format bench plots picture clean
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test hashes digests manifests audit test
+.PHONY: test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
 
@@ -112,14 +114,28 @@ $(NEMO)/.ready:
 	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
 	touch $@
 
-# With a container engine. VARIANT=cuda takes gigabytes, and so does VARIANT=cpu without TORCH_INDEX.
+# With a container engine. VARIANT=cuda takes gigabytes, and so does VARIANT=cpu without TORCH_INDEX and TORCH_HASH.
 image:
 	$(ENGINE) build --build-arg VARIANT=$(VARIANT) --build-arg TORCH_VERSION=$(TORCH_VERSION) \
-	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
+	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg TORCH_HASH=$(TORCH_HASH) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
 
 # Builds and runs the image without a container engine (docker/image_test.py). ARGS='--storage-driver vfs'.
 image-test: setup
-	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
+	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) \
+	  --build-arg TORCH_HASH=$(TORCH_HASH) $(ARGS)
+
+# The hashes of what images install (docker/hashes), after a change of pyproject.toml or constraints.txt.
+hashes: runs/uv/.ready
+	$(PYTHON) docker/hashes.py runs/uv/bin/uv $(TORCH_VERSION)
+
+runs/uv/.ready:
+	$(PYTHON) -m venv runs/uv
+	runs/uv/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
+	touch $@
+
+# Adds digests to the images that the Dockerfile and docker-compose.yml name, or renews them: asks their registries.
+digests:
+	$(PYTHON) docker/digests.py $(ENGINE) Dockerfile docker-compose.yml
 
 # Known vulnerabilities of the pinned packages; fails too if a package cannot be looked up.
 audit: runs/audit/.ready

@@ -1,13 +1,15 @@
 """Print the packages in a root filesystem as CycloneDX 1.5: `contents.py ROOT`.
 
 These are Debian's packages, Python's, and libraries inside of Python's, with the licences that they state; libraries in
-wheels state none, and have those of LIBRARIES. docs/licenses.md says what follows from them.
+wheels state none, and have those of LIBRARIES. docs/licenses.md says what follows from them. Libraries that are linked
+into one of those files are listed by what the file says of itself, so that who looks for a faulty version finds it.
 """
 
 import json
 import re
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -50,7 +52,27 @@ LIBRARIES = {
     "libgfortran": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "libquadmath": "LGPL-2.1-or-later",
     "libscipy_openblas64_": "BSD-3-Clause",
+    "ffmpeg": _FFMPEG,
+    "flac": "BSD-3-Clause",
+    "libogg": "BSD-3-Clause",
+    "libvorbis": "BSD-3-Clause",
+    "opus": "BSD-3-Clause",
+    "mpg123": "LGPL-2.1-or-later",
+    "lame": "LGPL-2.0-or-later",
 }
+# Projects whose parsers read what strangers send: the file that contains one, its name, and what its version stands in.
+INSIDE_OF_FILES = (
+    ("libavutil*", "ffmpeg", rb"FFmpeg version n?([0-9.]+)"),
+    ("libsndfile*", "libsndfile", rb"libsndfile-([0-9.]+)"),
+    ("libsndfile*", "libvorbis", rb"Xiph\.Org libVorbis ([0-9.]+)"),
+    ("libsndfile*", "flac", rb"reference libFLAC ([0-9.]+)"),
+    ("libsndfile*", "opus", rb"libopus ([0-9.]+)"),
+    ("libsndfile*", "libogg", rb"(?:Ogg : )()"),
+    ("libsndfile*", "mpg123", rb"mpg123[ -]([0-9.]+)|Xing/Lame/Info()"),
+    ("libsndfile*", "lame", rb"LAME([0-9.]{4,})|LAME encoder()"),
+    ("libopus*", "opus", rb"libopus ([0-9.]+)"),
+    ("libmp3lame*", "lame", rb"LAME([0-9.]{4,})"),
+)
 
 
 def licence(distribution: Distribution) -> str:
@@ -72,7 +94,21 @@ def python_packages(root: Path) -> Iterator[dict]:
     for folder in folders:
         for path in sorted(path for pattern in INSIDE for path in Path(folder).glob(pattern)):
             name = re.sub(r"(-[0-9a-f]{8})*(_x86_64|_arm64)?\.so.*", "", path.name)
-            yield component(name, path.name.partition(".so.")[2], None, LIBRARIES.get(name))
+            # The version is that of its interface; only files that say more are known by a version of their project.
+            yield component(name, path.name.partition(".so.")[2], f"pkg:generic/{name}", LIBRARIES.get(name))
+            yield from _linked(path)
+
+
+def _linked(path: Path) -> Iterator[dict]:
+    """Return the projects in a file, by what it says of itself; without a version where it says none."""
+    content = None
+    for pattern, name, stated in INSIDE_OF_FILES:
+        if fnmatch(path.name, pattern):
+            content = content or path.read_bytes()
+            if found := re.search(stated, content):
+                version = next(filter(None, found.groups()), b"").decode().rstrip(".")
+                package = f"pkg:generic/{name}" + (f"@{version}" if version else "")
+                yield component(name, version, package, LIBRARIES[name], path.name)
 
 
 def debian_packages(root: Path) -> Iterator[dict]:
@@ -84,11 +120,12 @@ def debian_packages(root: Path) -> Iterator[dict]:
             yield component(name, version, f"pkg:deb/debian/{name}@{version}", None)
 
 
-def component(name: str, version: str, package: str | None, license_: str | None) -> dict:
-    """Return an entry of the list."""
-    entry: dict = {"type": "library", "name": name, "version": version}
-    if package:
-        entry["purl"] = entry["bom-ref"] = package
+def component(name: str, version: str, package: str, license_: str | None, file: str | None = None) -> dict:
+    """Return an entry of the list; `file` is the one that the library is a part of."""
+    entry: dict = {"type": "library", "name": name, "version": version, "purl": package}
+    entry["bom-ref"] = f"{package}#{file or version}" if package.startswith("pkg:generic/") else package
+    if file:
+        entry["evidence"] = {"occurrences": [{"location": file}]}
     if license_:
         entry["licenses"] = [{"license": {"name": license_}}]
     return entry

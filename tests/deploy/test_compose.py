@@ -36,6 +36,7 @@ def test_nothing_runs_with_more_rights_than_it_needs(name):
     assert service["read_only"]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"pids_limit", "mem_limit", "cpus"} <= set(service)
 
 
 @pytest.mark.parametrize("name", ["steno", "steno-gpu"])

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,19 @@ def test_it_keeps_to_the_restricted_profile(container):
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+    assert {"cpu", "memory"} <= set(container["resources"]["limits"])
     assert not POD["automountServiceAccountToken"]
     assert not POD["enableServiceLinks"]
+
+
+def test_downloads_reach_no_private_network():
+    component = yaml.safe_load((FOLDER / "components" / "hub" / "kustomization.yaml").read_text(encoding="utf-8"))
+    (change,) = yaml.safe_load(component["patches"][0]["patch"])
+    (block,) = [to["ipBlock"] for rule in change["value"] for to in rule["to"] if "ipBlock" in to]
+
+    closed = [ip_network(one) for one in block["except"]]
+    for address in ("10.0.0.1", "100.64.0.1", "100.127.255.255", "169.254.169.254", "172.31.0.1", "192.168.0.1"):
+        assert any(ip_address(address) in network for network in closed), address
 
 
 def test_the_user_is_that_of_the_image():

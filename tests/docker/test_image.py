@@ -52,16 +52,53 @@ def test_versions_are_those_of_the_project():
     assert re.findall(r"^ARG VERSION=(\S+)$", DOCKERFILE, re.MULTILINE) == [PROJECT["project"]["version"]]
 
 
-def test_the_requirements_are_those_of_the_service():
-    done = subprocess.run(
-        [sys.executable, ROOT / "docker" / "requirements.py", ROOT / "pyproject.toml"],
-        capture_output=True,
-        text=True,
-        check=True,
+def hashed(name: str) -> dict[str, tuple[str, int]]:
+    """The packages of a file of hashes, with their version and number of hashes."""
+    text = (ROOT / "docker" / "hashes" / name).read_text(encoding="utf-8")
+    entries = re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n    .*)*)", text, re.MULTILINE)
+    return {canonicalize_name(package): (version, rest.count("--hash=sha256:")) for package, version, rest in entries}
+
+
+def test_pip_installs_what_has_a_known_hash_and_builds_nothing_with_more():
+    commands = re.findall(r"bin/pip .*(?:\n    .*)*", DOCKERFILE + (ROOT / "docker" / "install-torch").read_text())
+
+    assert len(commands) == 5
+    for command in commands:
+        is_ours = "--no-index" in command  # our own wheel, built and installed
+        assert is_ours != ("--only-binary :all:" in command and "--require-hashes" in command), command
+
+
+def test_all_that_the_service_needs_has_hashes_of_the_pinned_versions():
+    """After a change of pyproject.toml or constraints.txt: `make hashes`."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    (torch,) = re.findall(r"^ARG TORCH_VERSION=(\S+)$", DOCKERFILE, re.MULTILINE)
+    needed: dict[str, Distribution] = {}
+    required("steno", ("serve",), needed)
+    packages = hashed("packages.txt")
+
+    assert {name for name in needed if not is_of_cuda(name)} - {"steno", "torch"} <= set(packages)
+    assert {name: version for name, (version, _) in packages.items() if version != pins.get(name, version)} == {}
+    assert {name for name, (version, hashes) in packages.items() if not hashes} == set()
+    assert hashed("torch.txt")["torch"][0] == torch
+    assert all(is_of_cuda(name) for name in hashed("cuda.txt"))
+    assert set(hashed("build.txt")) >= {"hatchling", "packaging", "pluggy"}
+
+
+def test_digests_are_added_behind_the_images_of_others_and_renewed():
+    digests = module("digests")
+    text = (
+        "ARG BASE_IMAGE=python:3.11-slim\n    image: steno:cpu\n    image: a.example/b/c:1.2@sha256:" + "0" * 64 + "\n"
     )
 
-    project = PROJECT["project"]
-    assert done.stdout.splitlines() == project["dependencies"] + project["optional-dependencies"]["serve"]
+    written = digests.with_digests(text, lambda image: f"sha256:{len(image):064x}")
+
+    assert written == (
+        f"ARG BASE_IMAGE=python:3.11-slim@sha256:{16:064x}\n    image: steno:cpu\n"
+        f"    image: a.example/b/c:1.2@sha256:{17:064x}\n"
+    )
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert digests.with_digests(DOCKERFILE + compose, lambda _: "sha256:x").count("@sha256:x") == 4
 
 
 def test_pruning_takes_tests_and_leaves_what_is_read(tmp_path):
@@ -117,6 +154,10 @@ def test_contents_lists_packages_and_libraries_with_their_licences(tmp_path):
         packages / "Some_Thing-1.2.dist-info" / "METADATA": "Metadata-Version: 2.4\nName: Some_Thing\nVersion: 1.2\n"
         "Classifier: License :: OSI Approved :: MIT License\n",
         packages / "av.libs" / "libx265-f5385bb8.so.216": "",
+        packages / "av.libs" / "libavutil-5809ad29.so.60.26": "\0FFmpeg version 8.1.2\0",
+        packages
+        / "_soundfile_data"
+        / "libsndfile_x86_64.so": "\0libsndfile-1.2.2\0Xiph.Org libVorbis 1.3.7\0Ogg : hole\0",
         packages / "av.libs" / "libnew-f5385bb8-01234567.so.1": "",
         tmp_path
         / "var"
@@ -133,14 +174,20 @@ def test_contents_lists_packages_and_libraries_with_their_licences(tmp_path):
     )
 
     parts = {
-        part["name"]: (part["version"], [each["license"]["name"] for each in part.get("licenses", [])])
+        part["purl"]: (part["version"], [each["license"]["name"] for each in part.get("licenses", [])])
         for part in json.loads(done.stdout)["components"]
     }
     assert parts == {
-        "libc6": ("2.36-9", []),
-        "some-thing": ("1.2", ["MIT License"]),
-        "libx265": ("216", ["GPL-2.0-or-later"]),
-        "libnew": ("1", []),
+        "pkg:deb/debian/libc6@2.36-9": ("2.36-9", []),
+        "pkg:pypi/some-thing@1.2": ("1.2", ["MIT License"]),
+        "pkg:generic/libx265": ("216", ["GPL-2.0-or-later"]),
+        "pkg:generic/libnew": ("1", []),
+        "pkg:generic/libavutil": ("60.26", ["GPL-3.0-or-later"]),
+        "pkg:generic/ffmpeg@8.1.2": ("8.1.2", ["GPL-3.0-or-later"]),
+        "pkg:generic/libsndfile": ("", ["LGPL-2.1-or-later"]),
+        "pkg:generic/libsndfile@1.2.2": ("1.2.2", ["LGPL-2.1-or-later"]),
+        "pkg:generic/libvorbis@1.3.7": ("1.3.7", ["BSD-3-Clause"]),
+        "pkg:generic/libogg": ("", ["BSD-3-Clause"]),
     }
 
 
