@@ -34,7 +34,7 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
-def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "PCM_16") -> bytes:
+def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "FLOAT") -> bytes:
     """A WAV file of these samples."""
     file = io.BytesIO()
     soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
