@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from bulk.errors import JobError
-from cli import batch, bench, collect, info, key, language_model, plot, synthesize, train, transcribe, vocabulary
+from cli import (
+    batch,
+    bench,
+    collect,
+    doctor,
+    info,
+    key,
+    language_model,
+    plot,
+    synthesize,
+    train,
+    transcribe,
+    vocabulary,
+)
 from cli import eval as evaluation
 from cli.errors import CommandError
 from models.device.resources import limit_threads
@@ -74,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         batch,
         evaluation,
         info,
+        doctor,
         bench,
         key,
         train,
