@@ -41,6 +41,7 @@ COPY models /build/steno/models
 COPY service /build/steno/service
 COPY steno /build/steno/steno
 COPY training /build/steno/training
+COPY transcripts /build/steno/transcripts
 RUN /opt/pip/bin/pip --quiet wheel --no-deps --no-build-isolation --no-index --wheel-dir /build/wheel /build/steno \
  && /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --no-deps --no-index \
     --target /opt/application /build/wheel/*.whl \

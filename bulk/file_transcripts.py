@@ -17,8 +17,8 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentR
 from bulk.errors import JobError
 from bulk.parallel import ParallelTranscriber
 from bulk.storage import fetched
-from models.prompt import Prompt
-from models.spoken_language import LanguageDecision, possible_languages
+from transcripts.prompt import Prompt
+from transcripts.spoken_language import LanguageDecision, possible_languages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from audio.recording import Recording
     from audio.samples import Samples
     from models import LanguageIdentifier, Transcriber, Transcript
-    from models.spoken_language import Spoken
+    from transcripts.spoken_language import Spoken
 
 # On a GPU the most that the service's may have: large ones keep it busy, and no client waits for one.
 CPU_BATCH_SECONDS = 240.0
@@ -150,7 +150,7 @@ def transcribe_channels(
 def _outcomes(
     model: Transcriber, locations: Iterable[str], options: Options, *, by_channel: bool
 ) -> Iterator[Sequence[Transcribed] | Failed]:
-    from models.joining import Joiner, joined, shifted
+    from transcripts.joining import Joiner, joined, shifted
 
     joiner = Joiner()  # of the current channel, like its parts so far
     parts_so_far: list[Transcript] = []

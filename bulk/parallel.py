@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from audio.samples import Samples
     from models import Transcriber, Transcript
-    from models.prompt import Prompt
+    from transcripts.prompt import Prompt
 
 # A small model gains from two threads on two processors (docs/performance.md); more than four were not measured.
 _MOST_THREADS = 4

@@ -9,8 +9,8 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from bulk.file_transcripts import CPU_BATCH_SECONDS, GPU_BATCH_SECONDS, Options
 from cli.errors import CommandError
 from cli.numbers import count, positive
-from models.prompt import Prompt
-from service.languages import language_code
+from transcripts.languages import language_code
+from transcripts.prompt import Prompt
 
 if TYPE_CHECKING:
     import torch

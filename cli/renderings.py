@@ -41,8 +41,8 @@ def check_installed(wanted: list[Format], *, by_channel: bool) -> None:
     """
     if by_channel or set(wanted) & set(TIMED):
         try:
-            import service.http.subtitles
-            import service.http.timed_words  # noqa: F401
+            import transcripts.subtitles
+            import transcripts.timed_words  # noqa: F401
         except ModuleNotFoundError as error:
             needing = "--multichannel needs" if by_channel else f"{', '.join(TIMED)} need"
             raise CommandError(f"{needing} the extra 'serve' ({error.name} is missing)") from None
@@ -103,7 +103,7 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
                 *("\t".join([*turn.cells[:2], str(turn.channel), turn.text]) for turn in turns),
             ]
         )
-    from models.scripts import run_together
+    from transcripts.scripts import run_together
 
     stretches = itertools.groupby(turns, key=lambda turn: turn.channel)
     return "\n".join(f"Channel {number}: {run_together(turn.text for turn in own)}" for number, own in stretches)
@@ -132,8 +132,8 @@ class _Turn:
 
 def _turns(channels: Sequence[Transcribed]) -> list[_Turn]:
     """Return the segments of all channels in the order of time."""
-    from service.http.segments import split_segments
-    from service.http.timed_words import text_of
+    from transcripts.segments import split_segments
+    from transcripts.timed_words import text_of
 
     turns = [
         _Turn(number, part[0].start or 0.0, part[-1].end or 0.0, " ".join(text_of(part).split()))
@@ -145,7 +145,7 @@ def _turns(channels: Sequence[Transcribed]) -> list[_Turn]:
 
 def _timed(outcome: Transcribed) -> list[Word]:
     """Return the words, each with times."""
-    from service.http.timed_words import timed_words
+    from transcripts.timed_words import timed_words
 
     return timed_words(outcome.transcript, outcome.seconds)
 
@@ -153,7 +153,7 @@ def _timed(outcome: Transcribed) -> list[Word]:
 def _subtitles(
     channels: Sequence[Sequence[Word]], speakers: Sequence[str | None], wanted: Format, size: SubtitleSize
 ) -> str:
-    from service.http.subtitles import CueSize, cues, srt, vtt
+    from transcripts.subtitles import CueSize, cues, srt, vtt
 
     cue_size = CueSize(**{key: value for key, value in dataclasses.asdict(size).items() if value is not None})
     shown = [cue for words, speaker in zip(channels, speakers, strict=True) for cue in cues(words, cue_size, speaker)]

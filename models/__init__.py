@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from models.device.precision import Float16OverflowError, default_dtype
     from models.language_identifier import LanguageIdentifier, load_identifier
     from models.loading import load_model
-    from models.prompt import Prompt, PromptError
     from models.recognition import Recognition
     from models.transcriber import Transcriber
-    from models.transcript import Transcript, Word
+    from transcripts.prompt import Prompt, PromptError
+    from transcripts.transcript import Transcript, Word
 
 _MODULES = {
     "CheckpointError": "models.checkpoint",
     "Float16OverflowError": "models.device.precision",
     "LanguageIdentifier": "models.language_identifier",
-    "Prompt": "models.prompt",
-    "PromptError": "models.prompt",
+    "Prompt": "transcripts.prompt",
+    "PromptError": "transcripts.prompt",
     "Recognition": "models.recognition",
     "Transcriber": "models.transcriber",
-    "Transcript": "models.transcript",
-    "Word": "models.transcript",
+    "Transcript": "transcripts.transcript",
+    "Word": "transcripts.transcript",
     "checkpoint_path": "models.checkpoint.location",
     "default_dtype": "models.device.precision",
     "load_identifier": "models.language_identifier",

@@ -15,9 +15,9 @@ from models.device_model import DeviceModel, Waveform, batches
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses
-from models.identified_samples import identified_samples
 from models.network import IdentifierNetwork
-from models.spoken_language import Probabilities, language_of_label
+from transcripts.identified_samples import identified_samples
+from transcripts.spoken_language import Probabilities, language_of_label
 
 
 def load_identifier(

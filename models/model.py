@@ -23,7 +23,6 @@ from models.device_model import DeviceModel, Waveform, check_samples
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
 from models.network import Network
-from models.prompt import Prompt
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
@@ -36,6 +35,7 @@ from models.text.detokenizer import Detokenizer
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
+from transcripts.prompt import Prompt
 
 # A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from models.search.result import FetchedResult, FlatRows
-from models.transcript import Transcript, Transcripts
+from transcripts.transcript import Transcript, Transcripts
 
 Detokenize = Callable[[FlatRows], Transcripts]
 

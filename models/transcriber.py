@@ -8,10 +8,10 @@ from torch import Tensor
 from models.device_model import Waveform, batches, check_arrays, check_finite
 from models.language_identifier import LanguageIdentifier
 from models.model import Model
-from models.prompt import Prompt
 from models.recognition import Recognition
-from models.spoken_language import LanguageDecision, possible_languages
-from models.transcript import Transcript
+from transcripts.prompt import Prompt
+from transcripts.spoken_language import LanguageDecision, possible_languages
+from transcripts.transcript import Transcript
 
 
 class Transcriber:

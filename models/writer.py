@@ -10,7 +10,6 @@ from torch.nn.functional import pad
 from models.config import ModelConfig
 from models.graphs.sizes import Sizes
 from models.heads.attention_decoder import AttentionDecoder
-from models.prompt import Prompt
 from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
@@ -18,7 +17,8 @@ from models.search.result import UtteranceTokens
 from models.text.prompt_writer import PromptWriter
 from models.text.tokenizers import PromptedVocabulary
 from models.text.written_words import written_words
-from models.transcript import Transcript
+from transcripts.prompt import Prompt
+from transcripts.transcript import Transcript
 
 
 class Writer:

@@ -28,7 +28,6 @@ from pydantic_settings import (
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from models.device.resources import processors
-from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
@@ -36,9 +35,10 @@ from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.http.connections import ConnectionLimits
 from service.jobs.webhook import check_secret
-from service.languages import language_code
 from service.loadable import Loadable, is_folder_of_models, is_pattern
 from service.outbound import check_allowed
+from transcripts.languages import language_code
+from transcripts.spoken_language import IDENTIFIED_SECONDS
 
 PREFIX = "STENO_"
 # Where container engines mount secrets. A file has the variable's name in lower case: steno_api_keys.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.languages import NAMES
+from transcripts.languages import NAMES
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier

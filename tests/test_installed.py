@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-THEIRS = ("audio", "cli", "models", "service", "training")
+THEIRS = ("audio", "cli", "models", "service", "training", "transcripts")
 SPOKEN = (ROOT / "samples" / "austen.txt").read_text(encoding="utf-8").lower()
 
 pytestmark = pytest.mark.long  # a wheel is built, for which pip gets the builder

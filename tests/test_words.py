@@ -4,7 +4,20 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("audio", "benchmarks", "bulk", "cli", "deploy", "docker", "docs", "models", "service", "steno", "training")
+FOLDERS = (
+    "audio",
+    "benchmarks",
+    "bulk",
+    "cli",
+    "deploy",
+    "docker",
+    "docs",
+    "models",
+    "service",
+    "steno",
+    "training",
+    "transcripts",
+)
 SUFFIXES = {".py", ".md", ".js", ".html", ".yaml", ".yml"}
 
 # A phrase, and what to write instead.

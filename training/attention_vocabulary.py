@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import sentencepiece
 
 from models.config import PromptConfig
-from models.prompt import DEFAULT_PROMPT, Prompt
 from models.text.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.text.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 # NeMo's name of an aggregate vocabulary's first part, which has the special pieces. Here a single part has it too.
 SPECIAL = "spl_tokens"

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
-from models.prompt import Prompt
 from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
@@ -19,6 +18,7 @@ from training.takes import Take
 from training.transcripts import Transcripts
 from training.vocabulary import TrainingVocabulary
 from training.vocal_tract import drawn_stretch
+from transcripts.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)

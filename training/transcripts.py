@@ -1,10 +1,10 @@
 """From the transcript of a clip to labels."""
 
-from models.prompt import PromptError
 from training.attention_vocabulary import AttentionVocabulary
 from training.clip import Clip
 from training.errors import ManifestError
 from training.vocabulary import TrainingVocabulary
+from transcripts.prompt import PromptError
 
 
 class Transcripts:

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import sentencepiece
 
-from models.prompt import DEFAULT_PROMPT, Prompt
 from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 
 class TrainingVocabulary(Protocol):

@@ -3,8 +3,8 @@
 A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it; so segments
 are about as long as the model's training clips, and long silences are left out. Where speech goes on for longer than a
 segment may last, the cut is in its longest pause. Where that pause is too short for a safe cut, or there is none, the
-two segments share some audio around the cut, and their transcripts are joined (``models.seam``). Positions and lengths
-are in frames, except those of a ``SegmentRule``.
+two segments share some audio around the cut, and their transcripts are joined (``transcripts.seam``). Positions and
+lengths are in frames, except those of a ``SegmentRule``.
 """
 
 from collections import deque

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.device.host_copy import HostCopy
 from models.graphs.sizes import Sizes
-from models.transcript import Transcript, Word
+from transcripts.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 

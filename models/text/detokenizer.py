@@ -21,7 +21,7 @@ import numpy.typing as npt
 from models.search.result import FlatRows
 from models.text.timestamps import lasts, words
 from models.text.tokenizers import Vocabulary
-from models.transcript import FlatTranscripts, Transcript, Transcripts
+from transcripts.transcript import FlatTranscripts, Transcript, Transcripts
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]

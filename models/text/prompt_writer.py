@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from models.config import PromptConfig
-from models.prompt import ENGLISH, Prompt, PromptError
 from models.text.tokenizers import PromptTokenizer
+from transcripts.prompt import ENGLISH, Prompt, PromptError
 
 END = "<|endoftext|>"
 

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 from models.search.result import UtteranceTokens
 from models.text.tokenizers import Vocabulary
-from models.transcript import Word
+from transcripts.transcript import Word
 
 _SPACE = " "
 _TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05

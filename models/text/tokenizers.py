@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
-from models.scripts import begins_unspaced, is_unspaced
+from transcripts.scripts import begins_unspaced, is_unspaced
 
 WORD_START = "▁"
 WORD_CONTINUES = "##"

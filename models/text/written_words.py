@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from models.search.result import UtteranceTokens
 from models.text.tokenizers import PromptedVocabulary
-from models.transcript import Word
+from transcripts.transcript import Word
 
 
 def written_words(row: UtteranceTokens, vocabulary: PromptedVocabulary, seconds: Callable[[int], float]) -> list[Word]:

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
-from models.spoken_language import Probabilities
-from models.transcript import Transcript
 from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
 from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
@@ -32,6 +30,8 @@ from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer
+from transcripts.spoken_language import Probabilities
+from transcripts.transcript import Transcript
 
 log = logging.getLogger("steno.dispatch")
 

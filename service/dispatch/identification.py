@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from models.spoken_language import LanguageDecision, Probabilities, Spoken
 from service.dispatch.utterance import Lane
+from transcripts.spoken_language import LanguageDecision, Probabilities, Spoken
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,6 @@ from typing import Protocol
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
-from models.identified_samples import identified_samples
-from models.joining import Joiner, shifted
-from models.prompt import DEFAULT_PROMPT, Prompt
-from models.spoken_language import Probabilities
 from service.dispatch.backlog import BacklogEntry
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
@@ -25,6 +21,10 @@ from service.dispatch.identification import Identification, Identified, PartLang
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
 from service.threads import in_thread
+from transcripts.identified_samples import identified_samples
+from transcripts.joining import Joiner, shifted
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
+from transcripts.spoken_language import Probabilities
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from audio.samples import Samples
-from models.prompt import DEFAULT_PROMPT, Prompt
-from models.spoken_language import Probabilities
-from models.transcript import Transcript
 from service.tracing import Trace, current
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
+from transcripts.spoken_language import Probabilities
+from transcripts.transcript import Transcript
 
 
 class Lane(NamedTuple):

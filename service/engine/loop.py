@@ -29,7 +29,6 @@ from typing import Any, Protocol
 
 from audio.confinement import hide_from_siblings
 from audio.samples import Samples
-from models.prompt import Prompt
 from service import logs
 from service.channel import BlockingChannel
 from service.engine.download import DownloadReport
@@ -51,6 +50,7 @@ from service.engine.protocol import (
 )
 from service.priorities import give_way
 from service.shared_audio import ArenaView
+from transcripts.prompt import Prompt
 
 HEARTBEAT_SECONDS = 1.0
 # Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. The main

@@ -35,9 +35,6 @@ from models.device.memory import free_after, is_out_of_memory, leave_room
 from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
-from models.prompt import DEFAULT_PROMPT, Prompt
-from models.spoken_language import Probabilities
-from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
 from service.engine.download import DownloadReport
@@ -46,6 +43,9 @@ from service.engine.loop import Collated, Recognized
 from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Trying
 from service.engine.quarantine import Quarantine
 from service.engine.shapes import most_rows, padded_samples
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
+from transcripts.spoken_language import Probabilities
+from transcripts.transcript import FlatTranscripts, Transcript, Transcripts
 
 # The default batch budget in audio-seconds, padding included. A batch's fixed cost is the work of one core, so more
 # cores need more audio to make its share small. Still larger batches are hardly faster on a CPU, and requests wait for

@@ -17,10 +17,10 @@ from typing import Annotated
 
 import msgspec
 
-from models.prompt import Prompt
-from models.spoken_language import Probabilities
-from models.transcript import FlatTranscripts, Transcript
 from service.shared_audio import Item
+from transcripts.prompt import Prompt
+from transcripts.spoken_language import Probabilities
+from transcripts.transcript import FlatTranscripts, Transcript
 
 # Bounds of what an engine says: the front sizes its queue, its memory and its waits by them. None admits NaN.
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]

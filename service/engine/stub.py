@@ -36,13 +36,13 @@ from pathlib import Path
 import numpy as np
 
 from audio.samples import Samples
-from models.prompt import Prompt
-from models.spoken_language import Probabilities
-from models.transcript import Transcript, Word
 from service.engine import loop
 from service.engine.download import DownloadReport
 from service.engine.loop import Collated, Recognized
 from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo, Trying
+from transcripts.prompt import Prompt
+from transcripts.spoken_language import Probabilities
+from transcripts.transcript import Transcript, Word
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0

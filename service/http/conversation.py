@@ -14,14 +14,22 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.origin import Origin
 from audio.segment.cuts import SpeechProbabilities
-from models.joining import joined
-from models.scripts import run_together, separator
-from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.http.errors import error_response
-from service.http.events import DONE, Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
+from service.http.events import (
+    DONE,
+    Delta,
+    EventStream,
+    delta_event,
+    deltas,
+    frame,
+    segment_event,
+    shown,
+    subtitles_of,
+    with_heartbeats,
+)
 from service.http.formats import (
     TextLanguage,
     described_segments,
@@ -31,16 +39,18 @@ from service.http.formats import (
     segment_texts,
     verbose_head,
 )
-from service.http.logprobs import token_logprobs
 from service.http.parts import Parts
 from service.http.pump import Pump
 from service.http.reply import TranscriptionOptions, count, count_coverage, segment_languages
-from service.http.subtitle_stream import SubtitleStream
-from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
-from service.http.timed_words import spread_words, timed_words
 from service.metrics import Metrics
 from service.text_language import DetectedLanguage
+from transcripts.joining import joined
+from transcripts.logprobs import token_logprobs
+from transcripts.scripts import run_together, separator
+from transcripts.subtitles import Cue, cues, srt, vtt
+from transcripts.timed_words import spread_words, timed_words
+from transcripts.transcript import Transcript, Word
 
 T = TypeVar("T")
 
@@ -192,16 +202,16 @@ class Conversation:
         sent: list[Turn] = []
         fields = self.options.fields
         is_timed = fields.response_format == "verbose_json" and self.options.text_language.has_times
-        subtitles = SubtitleStream.of(fields.response_format, self.options.cue_size)
+        subtitles = subtitles_of(fields.response_format, self.options.cue_size)
         try:
             async for turn in self.turns:
                 if subtitles is not None:
-                    for shown in subtitles.frames(self._timed_words(turn), turn.channel.name):
-                        yield shown
+                    for event in shown(subtitles.add(self._timed_words(turn), turn.channel.name)):
+                        yield event
                     continue
                 number = {"channel": turn.channel.number}
-                event = delta_event(turn.delta, turn.part, self.options.token_bytes, is_first=turn.is_first)
-                yield frame(event | {"delta": separator(sent[-1].text if sent else "", turn.text) + turn.text} | number)
+                delta = delta_event(turn.delta, turn.part, self.options.token_bytes, is_first=turn.is_first)
+                yield frame(delta | {"delta": separator(sent[-1].text if sent else "", turn.text) + turn.text} | number)
                 if is_timed:
                     words = self._timed_words(turn)
                     timed = segment_event(len(sent), words, with_words="word" in fields.timestamp_granularities)
@@ -216,8 +226,8 @@ class Conversation:
         languages = await self._language_of()
         await self._finish()
         if subtitles is not None:
-            for shown in await self._off_loop(lambda: [*subtitles.last_frames()]):
-                yield shown
+            for event in await self._off_loop(lambda: [*shown(subtitles.end())]):
+                yield event
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
         yield await self._off_loop(
@@ -295,14 +305,14 @@ class Conversation:
 
     def _cues(self) -> list[Cue]:
         """Return the cues of all channels; people who speak at the same time have cues at the same time."""
-        shown = [
+        all_cues = [
             cue
             for channel in self.channels
             for cue in cues(
                 timed_words(joined(channel.transcripts), self.origin.seconds), self.options.cue_size, channel.name
             )
         ]
-        return sorted(shown, key=lambda cue: cue.start)
+        return sorted(all_cues, key=lambda cue: cue.start)
 
     async def _finish(self) -> Coverage:
         self.turns.note_end()

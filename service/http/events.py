@@ -9,13 +9,15 @@ import orjson
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from models.scripts import separator
-from models.transcript import Transcript, Word
 from service.http.formats import described_word, detected_fields
-from service.http.logprobs import token_logprobs
-from service.http.segments import split_segments
-from service.http.timed_words import text_of
 from service.text_language import DetectedLanguage
+from transcripts.logprobs import token_logprobs
+from transcripts.scripts import separator
+from transcripts.segments import split_segments
+from transcripts.subtitle_stream import SubtitleStream
+from transcripts.subtitles import CueSize
+from transcripts.timed_words import text_of
+from transcripts.transcript import Transcript, Word
 
 
 class EventStream(StreamingResponse):
@@ -128,6 +130,17 @@ def done_frame(
 def frame(event: dict[str, Any] | bytes) -> bytes:
     """Return the bytes of an event, given as an object or as JSON."""
     return b"data: %b\n\n" % (orjson.dumps(event) if isinstance(event, dict) else event)
+
+
+def subtitles_of(response_format: str, size: CueSize) -> SubtitleStream | None:
+    """Return a stream of subtitles for a format; None if the format is not one of subtitles."""
+    return SubtitleStream(is_vtt=response_format == "vtt", size=size) if response_format in ("srt", "vtt") else None
+
+
+def shown(cues: str) -> Iterator[bytes]:
+    """Yield an event with cues, if there are any."""
+    if cues:
+        yield frame({"type": "transcript.text.delta", "delta": cues})
 
 
 class Delta(NamedTuple):

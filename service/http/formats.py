@@ -15,15 +15,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.segment.cuts import SpeechProbabilities
 from audio.segment.voice_activity import FRAME_SECONDS
-from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
-from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, LanguageSource, ResponseFormat
-from service.http.segments import split_segments
-from service.http.subtitles import USUAL, CueSize, cues, srt, vtt
-from service.http.timed_words import spread_words, text_of, timed_words
-from service.languages import NAMES
 from service.text_language import DetectedLanguage
+from transcripts.languages import NAMES
+from transcripts.logprobs import logprob, token_logprobs
+from transcripts.segments import split_segments
+from transcripts.subtitles import USUAL, CueSize, cues, srt, vtt
+from transcripts.timed_words import spread_words, text_of, timed_words
+from transcripts.transcript import Transcript, Word
 
 UNKNOWN_LANGUAGE = "unknown"
 _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server_vad

@@ -9,7 +9,7 @@ from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
-from service.languages import NAMES
+from transcripts.languages import NAMES
 
 
 @dataclass(frozen=True, slots=True)

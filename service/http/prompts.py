@@ -6,12 +6,12 @@ Other models get an empty prompt.
 
 from collections.abc import Sequence
 
-from models.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 from service.engine.protocol import ModelInfo
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
-from service.languages import NAMES
+from transcripts.languages import NAMES
+from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 
 # Formats that need times, and those that use them.
 _TIMED = ("srt", "vtt")

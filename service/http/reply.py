@@ -12,29 +12,39 @@ import numpy as np
 from starlette.responses import Response
 
 from audio.origin import Origin
-from models.joining import joined
-from models.prompt import Prompt
-from models.spoken_language import Spoken
-from models.transcript import Transcript
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.http.errors import error_response
-from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
+from service.http.events import (
+    DONE,
+    EventStream,
+    delta_frames,
+    done_frame,
+    frame,
+    segment_frames,
+    shown,
+    subtitles_of,
+    with_heartbeats,
+)
 from service.http.formats import Task, TextLanguage, has_segments, render, segment_texts
 from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
 from service.http.schemas import LanguageSource, TranscriptionForm
-from service.http.segments import split_segments
-from service.http.subtitle_stream import SubtitleStream
-from service.http.subtitles import CueSize
 from service.http.telemetry import Record, note_error
-from service.http.timed_words import timed_words
 from service.metrics import Metrics
 from service.text_language import DetectedLanguage, detect_languages
 from service.threads import in_thread
+from transcripts.joining import joined
+from transcripts.prompt import Prompt
+from transcripts.segments import split_segments
+from transcripts.spoken_language import Spoken
+from transcripts.subtitle_stream import SubtitleStream
+from transcripts.subtitles import CueSize
+from transcripts.timed_words import timed_words
+from transcripts.transcript import Transcript
 
 T = TypeVar("T")
 
@@ -201,7 +211,7 @@ class Reply:
         answers: list[Answer] = []
         fields, segments = self.options.fields, 0
         is_timed = fields.response_format == "verbose_json" and self.options.text_language.has_times
-        subtitles = SubtitleStream.of(fields.response_format, self.options.cue_size)
+        subtitles = subtitles_of(fields.response_format, self.options.cue_size)
         try:
             async for answer in self.parts:
                 part = answer.transcript
@@ -231,7 +241,7 @@ class Reply:
         text_language = await self._language_of(transcript, answers)
         await self._finish(transcript)
         if subtitles is not None:
-            for event in await self.options.off_loop(sent, lambda: [*subtitles.last_frames()]):
+            for event in await self.options.off_loop(sent, lambda: [*shown(subtitles.end())]):
                 yield event
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
@@ -259,7 +269,7 @@ class Reply:
 
 
 def _cue_events(subtitles: SubtitleStream, answer: Answer) -> list[bytes]:
-    return [*subtitles.frames(timed_words(answer.transcript, answer.end, answer.start))]
+    return [*shown(subtitles.add(timed_words(answer.transcript, answer.end, answer.start)))]
 
 
 def segment_languages(

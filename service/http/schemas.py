@@ -9,7 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from service.http.chunking import ChunkingStrategy, ServerVad
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.languages import language_code
+from transcripts.languages import language_code
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]

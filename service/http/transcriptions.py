@@ -14,8 +14,6 @@ from starlette.types import Receive
 from audio.channels import Channels
 from audio.origin import Origin
 from audio.recording import Recording
-from models.prompt import ENGLISH
-from models.spoken_language import possible_languages
 from service.dispatch.admission import Permit
 from service.dispatch.identification import Identification
 from service.http import schemas
@@ -32,11 +30,13 @@ from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
 from service.http.prompts import into_english, prompt_of
 from service.http.reply import Reply, TranscriptionOptions
-from service.http.subtitles import CueSize
 from service.http.telemetry import Record
 from service.http.transcribing import answers, cut
 from service.http.upload import Arrival, Upload, announced_bytes
 from service.http.written_form import check_written_form
+from transcripts.prompt import ENGLISH
+from transcripts.spoken_language import possible_languages
+from transcripts.subtitles import CueSize
 
 router = APIRouter(prefix="/v1/audio", dependencies=[KEY], responses=NOT_AUTHORIZED)
 

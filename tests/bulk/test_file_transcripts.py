@@ -19,9 +19,9 @@ from audio.segment.cuts import CutBlock, cuts
 from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Transcript
-from models.transcript import Word
 from tests.audio.media_files import media
 from tests.audio.sound_files import encoded
+from transcripts.transcript import Word
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bulk.errors import JobError
 from bulk.parallel import ParallelTranscriber, balanced
 from models import Float16OverflowError, Transcript, load_model
-from models.prompt import Prompt
+from transcripts.prompt import Prompt
 
 
 @given(st.lists(st.integers(0, 640_000), max_size=60), st.integers(1, 4))

@@ -11,8 +11,8 @@ from bulk.entries import Entry
 from bulk.file_transcripts import Failed, Transcribed
 from bulk.rows import DETAILS, JsonLines, Parquet, Tally, row, tally
 from models import Transcript
-from models.spoken_language import Spoken
-from models.transcript import Word
+from transcripts.spoken_language import Spoken
+from transcripts.transcript import Word
 
 TIMES = st.none() | st.floats(0, 100)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,8 +9,8 @@ import pytest
 import cli.transcribe
 from bulk.file_transcripts import Transcribed
 from cli.transcribe import FORMATS
-from models.spoken_language import Spoken
-from models.transcript import Transcript, Word
+from transcripts.spoken_language import Spoken
+from transcripts.transcript import Transcript, Word
 
 
 def heard(begin: float, *texts: str, spoken: Spoken | None = None) -> Transcribed:

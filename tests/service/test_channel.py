@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.prompt import DEFAULT_PROMPT, Prompt
-from models.transcript import FlatTranscripts, Transcript, Word
 from service.channel import BlockingChannel, Channel
 from service.engine.protocol import (
     Batch,
@@ -28,6 +26,8 @@ from service.engine.protocol import (
     to_engine,
 )
 from service.shared_audio import Item
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
+from transcripts.transcript import FlatTranscripts, Transcript, Word
 
 LOAD = Load("m", "m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
 BATCH = Batch(

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from models import load_model
-from models.spoken_language import LanguageDecision
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
+from transcripts.spoken_language import LanguageDecision
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ import webvtt
 
 from cli.scoring import Scorer
 from models import load_model
-from service.http.subtitles import LEAST_SECONDS, USUAL
 from tests.audio.media_files import media
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
 from tests.service.spoken import Heard, clips_of, equal_words, heard_in, in_a_row, peak_megabytes, repeated
+from transcripts.subtitles import LEAST_SECONDS, USUAL
 
 # The front holds a window of parts and the network that finds speech, whatever a recording lasts.
 MOST_MEGABYTES = 450

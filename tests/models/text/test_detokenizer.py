@@ -17,8 +17,8 @@ from models.text.tokenizers import (
     Vocabulary,
     WordPieceTokenizer,
 )
-from models.transcript import Word
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
+from transcripts.transcript import Word
 
 GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
 PIECES = ("<unk>", "▁the", "▁a", "s", "fer", "ry", ".", ",", "▁", "'", "▁.", "-", "<0xC3>", "<0xA9>", "<0x41>", "<s>")

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as replace_struct
 
-from models.prompt import Prompt
-from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
@@ -15,6 +13,8 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane, Part
 from service.engine.protocol import Batch, Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
+from transcripts.prompt import Prompt
+from transcripts.transcript import Transcript
 
 LIMITS = AdmissionLimits(
     max_requests=100,

@@ -5,9 +5,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.prompt import Prompt
 from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges, pick_bucket
 from service.dispatch.utterance import Lane, Utterance
+from transcripts.prompt import Prompt
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
 LANE = Lane("m")

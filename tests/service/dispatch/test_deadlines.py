@@ -14,7 +14,6 @@ from msgspec.structs import replace as replace_struct
 
 from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment, SegmentRule
-from models.transcript import Transcript
 from service.dispatch import cut_recording
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.backlog import RoundRobin
@@ -29,6 +28,7 @@ from service.metrics import Metrics
 from tests.service.dispatch.fake_engine import LANE, READY, FakeEngine
 from tests.service.dispatch.test_recordings import Immediately
 from tests.service.dispatch.virtual_time import run
+from transcripts.transcript import Transcript
 
 RATE = 10
 RTFX = 3.0

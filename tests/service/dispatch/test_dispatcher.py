@@ -3,7 +3,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from models.transcript import Transcript
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,
@@ -13,6 +12,7 @@ from service.dispatch.errors import (
 from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind, Result
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
+from transcripts.transcript import Transcript
 
 
 def test_each_caller_gets_its_own_answer():

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from models.spoken_language import Spoken
 from service.dispatch.identification import Identification, PartLanguages
 from service.dispatch.utterance import Lane
+from transcripts.spoken_language import Spoken
 
 BY = Identification(Lane("identifier"), 16_000, ("de", "en"), is_exhaustive=False)
 GERMAN, ENGLISH, UNSURE = {"de": 0.9, "en": 0.1}, {"de": 0.05, "en": 0.95}, {"de": 0.45, "en": 0.55}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from audio.segment.segmenter import Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS
-from models.joining import Joiner, joined
-from models.transcript import Transcript, Word
 from service.http.chunking import ServerVad
+from transcripts.joining import Joiner, joined
+from transcripts.transcript import Transcript, Word
 
 # Three words, so that the same ones follow each other often. Runs of them have no pause that a frame would show.
 WORDS = st.lists(st.tuples(st.sampled_from(["no", "yes", "well"]), st.floats(0.15, 0.9)), min_size=1, max_size=40)

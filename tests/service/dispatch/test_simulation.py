@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from models.prompt import Prompt
-from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
@@ -31,6 +29,8 @@ from service.dispatch.utterance import Lane, Part
 from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 from tests.service.dispatch.virtual_time import DeadlockError, run
+from transcripts.prompt import Prompt
+from transcripts.transcript import Transcript
 
 RATE = 10
 EDGES = [1.0, 2.0, 4.0, 8.0, 16.0, 40.0]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from audio.descriptor import unnamed_file
-from models.prompt import DEFAULT_PROMPT
 from service.channel import BlockingChannel
 from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
@@ -27,6 +26,7 @@ from service.engine.protocol import (
 )
 from service.engine.stub import StubRecognizer, transcript
 from service.shared_audio import ArenaView, Item
+from transcripts.prompt import DEFAULT_PROMPT
 
 PATIENCE = 30.0
 UNLUCKY, POISON = 8, 9

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
-from models.prompt import DEFAULT_PROMPT
 from service.engine.protocol import Batch, Failure, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.quarantine import Quarantine
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
+from transcripts.prompt import DEFAULT_PROMPT
 
 STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from models.graphs.passes import MOST_SECONDS
 from models.graphs.sizes import frame_size, graph_rows, row_sizes
-from models.prompt import DEFAULT_PROMPT
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.utterance import Lane, Utterance
 from service.engine import process
 from service.engine.protocol import Load
+from transcripts.prompt import DEFAULT_PROMPT
 
 RATE = 100
 FRAME = 8  # samples

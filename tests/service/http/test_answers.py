@@ -40,10 +40,10 @@ def recordings() -> dict[str, bytes]:
     made = {}
     for name, samples in (("short", SHORT), ("long", sum(PARTS))):
         one = tone(samples)
-        made[name] = wav(one)
-        made[f"{name} of two"] = wav(np.stack([one, tone(samples, 0.3)], axis=1))
-    made["half silent"] = wav(np.stack([tone(SHORT), np.zeros(SHORT, np.float32)], axis=1))
-    made["silent"] = wav(np.zeros(SHORT, np.float32))
+        made[name] = wav(one, subtype="PCM_16")
+        made[f"{name} of two"] = wav(np.stack([one, tone(samples, 0.3)], axis=1), subtype="PCM_16")
+    made["half silent"] = wav(np.stack([tone(SHORT), np.zeros(SHORT, np.float32)], axis=1), subtype="PCM_16")
+    made["silent"] = wav(np.zeros(SHORT, np.float32), subtype="PCM_16")
     return made
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from openai.types.audio import Transcription, TranscriptionVerbose
 from pydantic import TypeAdapter
 
-from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
 from service.http.events import deltas
 from service.http.formats import TextLanguage, render
-from service.http.segments import split_segments
+from transcripts.segments import split_segments
+from transcripts.transcript import Transcript, Word
 
 
 def words(*spoken: tuple[str, float, float]) -> list[Word]:

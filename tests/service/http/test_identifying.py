@@ -11,10 +11,10 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
-from service.languages import NAMES
 from service.settings import Settings, SettingsError
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
+from transcripts.languages import NAMES
 
 GERMAN, ENGLISH, FRENCH = PHRASES
 # The stub finds German, English or French by the number of samples modulo 3.

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.transcript import Transcript
 from service.engine.stub import SAMPLE_RATE, transcript
-from service.http.logprobs import token_logprobs
 from tests.service.serving import form, serving, tone, wav
+from transcripts.logprobs import token_logprobs
+from transcripts.transcript import Transcript
 
 SECOND = tone(SAMPLE_RATE)
 HEARD = transcript(SECOND)

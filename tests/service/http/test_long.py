@@ -21,10 +21,10 @@ from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http import conversation, reply
-from service.http.subtitle_stream import SubtitleStream
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 from tests.soak.processes import decoders
+from transcripts.subtitle_stream import SubtitleStream
 
 LONGEST = 5.0
 
@@ -329,7 +329,7 @@ def ran_on_loop(monkeypatch):
         watch(reply, name)
     for name in ("_rendered", "_whole"):
         watch(conversation.Conversation, name)
-    watch(SubtitleStream, "last_frames")
+    watch(SubtitleStream, "end")
     return ran
 
 

@@ -11,13 +11,13 @@ import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.transcript import Transcript, Word
 from service.dispatch.dispatcher import Answer
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.conversation import Channel, Turn, in_order
 from service.http.events import deltas
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
+from transcripts.transcript import Transcript, Word
 
 LEFT, RIGHT = tone(2 * SAMPLE_RATE), tone(2 * SAMPLE_RATE, 0.2)
 BOTH = wav(np.stack([LEFT, RIGHT], axis=1))

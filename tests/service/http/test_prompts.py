@@ -2,11 +2,11 @@
 
 import pytest
 
-from models.prompt import DEFAULT_PROMPT, Prompt
 from service.engine.protocol import Capabilities, ModelInfo
 from service.http.errors import RequestError
 from service.http.prompts import into_english, prompt_of
 from service.http.schemas import TranscriptionForm
+from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 
 def info(decoder: str, **lacks: bool) -> ModelInfo:

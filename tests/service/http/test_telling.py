@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.stub import PHRASES
-from service.languages import NAMES
 from service.text_language import detect_languages
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
+from transcripts.languages import NAMES
 
 GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.transcript import Transcript, Word
 from service import grammars
 from service.grammars import PACKAGE, Grammars
-from service.http.written_form import in_written_form
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
 from tests.soak.processes import grammar_processes
+from transcripts.transcript import Transcript, Word
+from transcripts.written_form import in_written_form
 
 GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 SETTINGS = {"model": "polyglot.nemo"}

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.transcript import Transcript, Word
-from service.http.timed_words import timed_words
+from transcripts.timed_words import timed_words
+from transcripts.transcript import Transcript, Word
 
 
 def transcript(*spoken: tuple[float, float] | None) -> Transcript:

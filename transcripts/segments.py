@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from models.transcript import Word
+from transcripts.transcript import Word
 
 _SENTENCE_ENDS = (".", "?", "!", "。", "．", "｡", "？", "！", "…", "।", "؟")
 _CLOSING = "\"'”’»」』】）)]"

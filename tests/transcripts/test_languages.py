@@ -1,6 +1,6 @@
 import pytest
 
-from service.languages import NAMES, language_code
+from transcripts.languages import NAMES, language_code
 
 
 @pytest.mark.parametrize(

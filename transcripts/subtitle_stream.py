@@ -1,11 +1,10 @@
 """Subtitles of a stream: the cues of each part as it comes; joined they are a file of srt or vtt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from models.transcript import Word
-from service.http.events import frame
-from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_block
+from transcripts.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_block
+from transcripts.transcript import Word
 
 
 class SubtitleStream:
@@ -30,13 +29,8 @@ class SubtitleStream:
         self._held: list[Cue] = []
         self._unsettled: dict[str | None, Cue] = {}  # by speaker: the cue whose end may still change
 
-    @classmethod
-    def of(cls, response_format: str, size: CueSize) -> "SubtitleStream | None":
-        """Return a stream for a format; None if the format is not one of subtitles."""
-        return cls(is_vtt=response_format == "vtt", size=size) if response_format in ("srt", "vtt") else None
-
-    def frames(self, words: Sequence[Word], speaker: str | None = None) -> Iterator[bytes]:
-        """Yield an event with the cues that nothing later can change or precede.
+    def add(self, words: Sequence[Word], speaker: str | None = None) -> str:
+        """Return the cues that nothing later can change or precede; "" if there are none.
 
         Args:
             words: the words of a part, with times. Parts come in order, and so do the words of each speaker.
@@ -44,7 +38,7 @@ class SubtitleStream:
         """
         shown = cues(words, self._size, speaker)
         if not shown:
-            return
+            return ""
         if (before := self._unsettled.pop(speaker, None)) is not None:
             ends = min(before.end, max(before.start, shown[0].start))
             self._held[self._held.index(before)] = replace(before, end=ends)
@@ -53,15 +47,15 @@ class SubtitleStream:
         if words[-1].end is not None and shown[-1].end > words[-1].end:
             self._unsettled[speaker] = shown[-1]
         # Another speaker's next part may begin as early as this one.
-        yield from self._written(None if speaker is None else shown[0].start)
+        return self._written(None if speaker is None else shown[0].start)
 
-    def last_frames(self) -> Iterator[bytes]:
-        """Yield an event with the remaining cues."""
+    def end(self) -> str:
+        """Return the remaining cues."""
         self._unsettled.clear()
-        yield from self._written(None)
+        return self._written(None)
 
-    def _written(self, before: float | None) -> Iterator[bytes]:
-        """Yield an event with the first cues that are settled, and begin no later than ``before``."""
+    def _written(self, before: float | None) -> str:
+        """Return the first cues that are settled, and begin no later than ``before``."""
         unsettled = list(self._unsettled.values())
         blocks = []
         while self._held and self._held[0] not in unsettled and (before is None or self._held[0].start <= before):
@@ -70,7 +64,6 @@ class SubtitleStream:
             blocks.append(vtt_block(cue) if self._is_vtt else srt_block(self._count, cue))
         if self._is_vtt and not self.text:
             blocks.insert(0, VTT_HEAD)
-        if blocks:
-            delta = ("\n" if self.text else "") + "\n".join(blocks)
-            self.text += delta
-            yield frame({"type": "transcript.text.delta", "delta": delta})
+        delta = ("\n" if self.text and blocks else "") + "\n".join(blocks)
+        self.text += delta
+        return delta

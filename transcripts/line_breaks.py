@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from models.scripts import WIDE, is_bound
+from transcripts.scripts import WIDE, is_bound
 
 # Thai, Lao, Tibetan, Myanmar, Khmer: spaces separate phrases, not words.
 _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"

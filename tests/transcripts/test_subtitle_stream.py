@@ -1,7 +1,6 @@
 """Streamed subtitles are a file like any other, whatever the parts."""
 
 import io
-import json
 from collections import defaultdict
 
 import srt
@@ -9,10 +8,10 @@ import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.http.subtitle_stream import SubtitleStream
-from service.http.subtitles import LEAST_SECONDS, CueSize, cues
-from service.http.subtitles import srt as srt_of
-from tests.service.http.test_subtitles import spoken
+from tests.transcripts.test_subtitles import spoken
+from transcripts.subtitle_stream import SubtitleStream
+from transcripts.subtitles import LEAST_SECONDS, CueSize, cues
+from transcripts.subtitles import srt as srt_of
 
 WORD = st.tuples(st.text("abcdefgh.,?", min_size=1, max_size=14), st.floats(0, 2), st.floats(0, 1.5))
 PARTS = st.lists(st.tuples(st.lists(WORD, max_size=12), st.sampled_from(["Channel 1", "Channel 2"])), max_size=8)
@@ -23,13 +22,12 @@ def streamed(parts, *, is_vtt: bool, with_speakers: bool) -> str:
     """Stream parts that follow each other, and return the file; the events joined are it."""
     stream = SubtitleStream(is_vtt=is_vtt, size=SIZE)
     every = spoken(*(word for words, _ in parts for word in words))
-    events, begin = [], 0
+    deltas, begin = [], 0
     for words, speaker in parts:
         part = every[begin : begin + len(words)]
         begin += len(words)
-        events += stream.frames(part, speaker if with_speakers else None)
-    events += stream.last_frames()
-    deltas = [json.loads(event.removeprefix(b"data: "))["delta"] for event in events]
+        deltas.append(stream.add(part, speaker if with_speakers else None))
+    deltas.append(stream.end())
     assert "".join(deltas) == stream.text
     return stream.text
 
@@ -71,19 +69,15 @@ def test_a_brief_cue_waits_for_what_may_cut_it_short():
     stream = SubtitleStream(is_vtt=False, size=SIZE)
     yes, then = spoken(("Yes.", 0.0, 0.2)), spoken(("Well.", 0.5, 2.0))
 
-    first, second, rest = list(stream.frames(yes)), list(stream.frames(then)), list(stream.last_frames())
-
-    assert (len(first), len(second), len(rest)) == (0, 1, 0)
+    assert (stream.add(yes), stream.add(then), stream.end()) == ("", stream.text, "")
     assert stream.text.startswith("1\n00:00:00,000 --> 00:00:00,500\nYes.\n\n2\n")
 
 
 def test_a_brief_cue_at_the_end_stays_as_long_as_any():
     stream = SubtitleStream(is_vtt=False, size=SIZE)
 
-    events = [*stream.frames(spoken(("Yes.", 0.0, 0.2))), *stream.last_frames()]
-
+    assert stream.add(spoken(("Yes.", 0.0, 0.2))) + stream.end() == stream.text
     (shown,) = srt.parse(stream.text)
-    assert len(events) == 1
     assert shown.end.total_seconds() == LEAST_SECONDS
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from models.transcript import Word
-from service.http.segments import ends_sentence
-from service.scripts import pieces, width
+from transcripts.line_breaks import pieces, width
+from transcripts.segments import ends_sentence
+from transcripts.transcript import Word
 
 LEAST_SECONDS = 0.8
 VTT_HEAD = "WEBVTT\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from models.transcript import Transcript, Word
+from transcripts.transcript import Transcript, Word
 
 
 def timed_words(transcript: Transcript, end: float, start: float = 0.0) -> list[Word]:

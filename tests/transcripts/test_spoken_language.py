@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.spoken_language import LanguageDecision, Spoken, language_of_label, possible_languages
+from transcripts.spoken_language import LanguageDecision, Spoken, language_of_label, possible_languages
 
 PROBABILITIES = st.fixed_dictionaries({code: st.floats(0, 1) for code in ("de", "en", "fr", "ja")})
 

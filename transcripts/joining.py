@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from models.scripts import run_together
-from models.seam import seam, sure_words, text_of
-from models.transcript import Transcript, Word
+from transcripts.scripts import run_together
+from transcripts.seam import seam, sure_words, text_of
+from transcripts.transcript import Transcript, Word
 
 _NOTHING = Transcript("", [], [], [])
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.joining import Joiner, joined, shifted
-from models.transcript import Transcript, Word
+from transcripts.joining import Joiner, joined, shifted
+from transcripts.transcript import Transcript, Word
 
 
 def heard(*texts: str) -> Transcript:

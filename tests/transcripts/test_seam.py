@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.seam import seam, sure_words, text_of
+from transcripts.seam import seam, sure_words, text_of
 
 SHARED = 2.0
 

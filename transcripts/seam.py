@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from models.transcript import Word
+from transcripts.transcript import Word
 
 # Seconds. Times of the same word in two segments differ by a frame or two of the encoder, seldom by more.
 _TOLERANCE = 0.3

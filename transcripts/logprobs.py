@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from models.transcript import Transcript
+from transcripts.transcript import Transcript
 
 _LEAST = 1.1754944e-38
 

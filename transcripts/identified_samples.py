@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from models.spoken_language import IDENTIFIED_SECONDS
+from transcripts.spoken_language import IDENTIFIED_SECONDS
 
 
 def identified_samples(samples: npt.NDArray[np.float32], rate: int, identifier_rate: int) -> npt.NDArray[np.float32]:

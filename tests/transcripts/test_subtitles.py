@@ -9,10 +9,10 @@ import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.scripts import run_together, separator
-from models.transcript import Word
-from service.http.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
-from service.scripts import pieces, width
+from transcripts.line_breaks import pieces, width
+from transcripts.scripts import run_together, separator
+from transcripts.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
+from transcripts.transcript import Word
 
 SPOKEN = st.lists(
     st.tuples(

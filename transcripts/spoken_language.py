@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from models.prompt import ENGLISH
+from transcripts.prompt import ENGLISH
 
 # The probability of each language in an utterance.
 Probabilities = dict[str, float]
