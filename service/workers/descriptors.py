@@ -1,51 +1,20 @@
 """Open files and sockets on their way from a worker to the main process, each with a number."""
 
 import asyncio
-import os
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable
 
 _NUMBER = struct.Struct(">Q")
 
 
-class DescriptorSender:
-    """The worker's end. Nothing waits: what has no room in the socket yet is sent when it has.
+def send_descriptor(connection: socket.socket, number: int, descriptor: int) -> None:
+    """Send a copy of a descriptor. It waits only while hundreds are under way, which the main process takes at once.
 
-    Args:
-        connection: a connected stream socket.
+    Raises:
+        OSError: if it cannot be sent.
     """
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self._connection = connection
-        self._unsent: deque[tuple[int, int]] = deque()
-
-    def send(self, number: int, descriptor: int) -> None:
-        """Send a copy of a descriptor.
-
-        Raises:
-            OSError: if it cannot be copied.
-        """
-        self._unsent.append((number, os.dup(descriptor)))
-        if len(self._unsent) == 1:
-            self._flush()
-
-    def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._unsent:
-            number, descriptor = self._unsent[0]
-            try:
-                socket.send_fds(self._connection, [_NUMBER.pack(number)], [descriptor])
-            except BlockingIOError:
-                loop.add_writer(self._connection, self._flush)
-                return
-            except OSError:  # the main process is gone, and this one will be at once
-                pass
-            self._unsent.popleft()
-            os.close(descriptor)
-        loop.remove_writer(self._connection)
+    socket.send_fds(connection, [_NUMBER.pack(number)], [descriptor])
 
 
 class DescriptorReceiver:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
@@ -32,7 +33,7 @@ from service.settings import Settings
 from service.shared_audio import Arena
 from service.threads import in_thread_if_possible
 from service.tracing import tracer
-from service.workers.descriptors import DescriptorSender
+from service.workers.descriptors import send_descriptor
 from service.workers.protocol import (
     RELAYED,
     Answered,
@@ -59,18 +60,23 @@ class _Worker:
     Args:
         start: the first message.
         channel: the channel to the main process.
-        descriptors: sends it descriptors.
+        send_descriptor: sends it a descriptor, with a number.
         arena: memory for samples, which it maps.
         counts: descriptor of the counts of all processes.
     """
 
     def __init__(
-        self, start: Start, channel: Channel[ToWorker], descriptors: DescriptorSender, arena: Arena, counts: int
+        self,
+        start: Start,
+        channel: Channel[ToWorker],
+        send_descriptor: Callable[[int, int], None],
+        arena: Arena,
+        counts: int,
     ) -> None:
         self._settings = settings = Settings(**msgspec.json.decode(start.settings))
         self._shared = SharedCounts(counts, settings.http_processes + 1, start.row)
         self._channel = channel
-        self._descriptors = descriptors
+        self._send_descriptor = send_descriptor
         self._arena = arena
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
         self._metrics = Metrics()
@@ -80,7 +86,7 @@ class _Worker:
             Catalog(settings.checkpoints, settings.model_aliases),
             loads_on_demand=not settings.loadable.is_empty,
             send=channel.send,
-            descriptors=descriptors,
+            send_descriptor=send_descriptor,
             arena=arena,
         )
         self._has_state = asyncio.Event()
@@ -105,7 +111,7 @@ class _Worker:
         settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
         with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front, None), partial(self._descriptors.send, RELAYED))
+            app = WorkerApp(create_app(front, None), partial(self._send_descriptor, RELAYED))
             connections = SharedConnectionCounts(self._shared)
             web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
             garbage.take_over()
@@ -158,8 +164,8 @@ async def _main(args: argparse.Namespace) -> None:
 
     def handle(message: ToWorker) -> None:
         if isinstance(message, Start):
-            descriptors = DescriptorSender(socket.socket(fileno=args.descriptors))
-            worker.set_result(_Worker(message, channel, descriptors, Arena(args.memory), args.counts))
+            send = partial(send_descriptor, socket.socket(fileno=args.descriptors))
+            worker.set_result(_Worker(message, channel, send, Arena(args.memory), args.counts))
         else:
             worker.result().handle(message)
 

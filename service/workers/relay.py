@@ -56,7 +56,7 @@ class WorkerApp:
         reader, writer = await asyncio.open_connection(sock=ours)
         assert head is not None
         writer.write(head)
-        answering = asyncio.create_task(_Relayed(connection, reader, writer, receive, send).run())
+        answering = asyncio.create_task(_relay(connection, reader, writer, receive, send))
         try:
             await asyncio.shield(answering)
         except asyncio.CancelledError:  # the service ends; the main process, which ends too, sends a last answer
@@ -75,69 +75,54 @@ def _request(scope: Scope) -> h11.Request:
     return h11.Request(method=scope["method"], target=target or b"/", headers=headers)
 
 
-class _Relayed:
-    """A request whose head was sent: its body goes up while its answer comes down."""
+async def _relay(
+    connection: h11.Connection,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Relay a request whose head was sent, to its end or until the client leaves.
 
-    def __init__(
-        self,
-        connection: h11.Connection,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        self._connection = connection
-        self._reader = reader
-        self._writer = writer
-        self._receive = receive
-        self._send = send
-        self._may_send_body = asyncio.Event()
+    Raises:
+        h11.RemoteProtocolError: if the main process gives it up.
+    """
+    may_send_body = asyncio.Event()
+    if not connection.client_is_waiting_for_100_continue:
+        may_send_body.set()
 
-    async def run(self) -> None:
-        """Relay it to its end, or until the client leaves.
-
-        Raises:
-            h11.RemoteProtocolError: if the main process gives it up.
-        """
-        if not self._connection.client_is_waiting_for_100_continue:
-            self._may_send_body.set()
-        sending = asyncio.create_task(self._send_body())
-        try:
-            await self._pass_answer()
-        except h11.RemoteProtocolError:
-            if not sending.done():  # as it is once the client has left
-                raise
-        finally:
-            sending.cancel()
-            await asyncio.wait({sending})
-
-    async def _send_body(self) -> None:
+    async def send_body() -> None:
         """Send the body while the main process reads it, and close the connection when the client leaves."""
-        await self._may_send_body.wait()
+        await may_send_body.wait()
         with contextlib.suppress(ConnectionError):
-            while (message := await self._receive())["type"] == "http.request":
-                piece = self._connection.send(h11.Data(message.get("body", b""))) or b""
+            while (message := await receive())["type"] == "http.request":
+                piece = connection.send(h11.Data(message.get("body", b""))) or b""
                 if not message.get("more_body", False):
-                    piece += self._connection.send(h11.EndOfMessage()) or b""
-                self._writer.write(piece)
-                await self._writer.drain()
-        self._writer.transport.abort()
+                    piece += connection.send(h11.EndOfMessage()) or b""
+                writer.write(piece)
+                await writer.drain()
+        writer.transport.abort()
 
-    async def _pass_answer(self) -> None:
-        while True:
-            match self._connection.next_event():
+    sending = asyncio.create_task(send_body())
+    try:
+        while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+            match event:
                 case h11.NEED_DATA:
-                    self._connection.receive_data(await self._reader.read(_PIECE_BYTES))
+                    connection.receive_data(await reader.read(_PIECE_BYTES))
                 case h11.InformationalResponse():
-                    self._may_send_body.set()
+                    may_send_body.set()
                 case h11.Response(status_code=status, headers=fields):
                     headers = [(name, value) for name, value in fields if name not in _HOP_BY_HOP | _FRAMING]
-                    await self._send({"type": "http.response.start", "status": status, "headers": headers})
+                    await send({"type": "http.response.start", "status": status, "headers": headers})
                 case h11.Data(data=data):
-                    await self._send({"type": "http.response.body", "body": bytes(data), "more_body": True})
-                case h11.EndOfMessage():
-                    await self._send({"type": "http.response.body"})
-                    return
+                    await send({"type": "http.response.body", "body": bytes(data), "more_body": True})
+        await send({"type": "http.response.body"})
+    except h11.RemoteProtocolError:
+        if not sending.done():  # as it is once the client has left
+            raise
+    finally:
+        sending.cancel()
+        await asyncio.wait({sending})
 
 
 class RelayServer:

@@ -18,7 +18,6 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.shared_audio import Arena
 from service.tracing import current
-from service.workers.descriptors import DescriptorSender
 from service.workers.protocol import (
     Answered,
     Cuts,
@@ -69,7 +68,7 @@ class RemoteCore:
         catalog: a copy of the models of the main process.
         loads_on_demand: whether any model may be loaded on demand.
         send: sends a message to the main process.
-        descriptors: sends it files.
+        send_descriptor: sends it a file, with a number.
         arena: memory that it maps.
     """
 
@@ -80,14 +79,14 @@ class RemoteCore:
         *,
         loads_on_demand: bool,
         send: Callable[[FromWorker], None],
-        descriptors: DescriptorSender,
+        send_descriptor: Callable[[int, int], None],
         arena: Arena,
     ) -> None:
         self.gate = gate
         self.catalog = catalog
         self.loads_on_demand = loads_on_demand
         self._send = send
-        self._descriptors = descriptors
+        self._send_descriptor = send_descriptor
         self._arena = arena
         self._last_call = 0
         self._handlers: dict[int, Callable[[Reply], None]] = {}
@@ -201,7 +200,7 @@ class RemoteCore:
             )
         )
         if descriptor is not None:
-            self._descriptors.send(call, descriptor)
+            self._send_descriptor(call, descriptor)
         return None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording, replies))
 
     async def _send_cuts(self, call: int, recording: CutRecording, replies: "asyncio.Queue[Reply | Exception]") -> None:

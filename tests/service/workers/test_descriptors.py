@@ -4,12 +4,12 @@ import asyncio
 import os
 import socket
 
-from service.workers.descriptors import DescriptorReceiver, DescriptorSender
+from service.workers.descriptors import DescriptorReceiver, send_descriptor
 
 MANY = 2000  # more than a socket holds
 
 
-def test_all_descriptors_arrive_with_their_numbers_though_the_socket_is_full():
+def test_all_descriptors_arrive_with_their_numbers_though_the_socket_is_full_meanwhile():
     open_before = len(os.listdir("/proc/self/fd"))
 
     async def scenario() -> list[tuple[int, bytes]]:
@@ -22,14 +22,16 @@ def test_all_descriptors_arrive_with_their_numbers_though_the_socket_is_full():
             if len(arrived) == MANY:
                 all_arrived.set()
 
-        with theirs:
-            sender = DescriptorSender(theirs)
+        def send() -> None:
             for number in range(MANY):
                 file = os.memfd_create("test")
                 os.write(file, b"%d" % number)
-                sender.send(number, file)
+                send_descriptor(theirs, number, file)
                 os.close(file)
+
+        with theirs:
             receiver = DescriptorReceiver(ours, take)
+            await asyncio.to_thread(send)
             await all_arrived.wait()
             receiver.close()
         return arrived

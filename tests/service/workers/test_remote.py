@@ -4,6 +4,7 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, contextmanager
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.recordings import Options
 from service.http.allowance import Allowance
 from service.http.errors import RequestError
-from service.workers.descriptors import DescriptorReceiver, DescriptorSender
+from service.workers.descriptors import DescriptorReceiver, send_descriptor
 from service.workers.protocol import End, HoldModel, from_worker, to_worker
 from service.workers.remote import RemoteCore
 from tests.service.dispatch.fake_engine import LANE, RATE, settle
@@ -43,7 +44,7 @@ def run(scenario) -> None:
                 *(on.core.gate, on.core.catalog),
                 loads_on_demand=False,
                 send=ask,
-                descriptors=DescriptorSender(theirs),
+                send_descriptor=partial(send_descriptor, theirs),
                 arena=on.arena,
             )
             on.session._send = answer
