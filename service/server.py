@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -238,6 +239,12 @@ class Server:
             await serving
             await supervising
 
+    def collect(self) -> None:
+        """Collect garbage, and return memory that is shared with engines and now free."""
+        gc.collect()
+        for engine in self.fleet.engines:
+            engine.return_free_memory()
+
     @property
     def _url(self) -> str:
         host = self._settings.host
@@ -315,7 +322,7 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
         garbage.take_over()
-        collecting = asyncio.create_task(garbage.collect(lambda: server.dispatcher.admission.requests))
+        collecting = asyncio.create_task(garbage.collect(lambda: server.dispatcher.admission.requests, server.collect))
         try:
             await server.run()
         finally:

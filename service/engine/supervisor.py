@@ -228,6 +228,10 @@ class Engine:
         expected = self._slot_seconds / slowest * len(self._outstanding)
         return now - min(self._outstanding.values(), default=now) > 2 * (timeout + expected)
 
+    def return_free_memory(self) -> None:
+        """Return the memory between the batches that it holds to the system."""
+        self._arena.return_free_memory()
+
     def release(self) -> None:
         """Close the socket and the memory."""
         self.channel.close()
