@@ -32,7 +32,7 @@ from audio.decode import decode_as
 from audio.errors import AudioError, InvalidAudioError
 from audio.limits import AudioLimits
 from audio.packets import PacketSource
-from audio.source import mean_of_channels
+from audio.source import every_channel
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def _load_what_is_lazy() -> None:
     form = struct.pack("<HHIIHH", 1, 1, 8000, 16_000, 2, 16)
     wav = b"RIFF\xa4\x3e\0\0WAVEfmt \x10\0\0\0" + form + b"data\x80\x3e\0\0" + bytes(16_000)
     with PacketSource.open(io.BytesIO(wav), "wav", AudioLimits()) as source:
-        for _ in source.blocks(mean_of_channels):
+        for _ in source.blocks(every_channel):
             pass
 
 

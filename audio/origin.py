@@ -7,8 +7,9 @@ import numpy as np
 
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.mixing import Mixer
 from audio.resample import resampled
-from audio.source import Source, every_channel, mean_of_channels
+from audio.source import Source, every_channel
 
 # Gets float32 samples as bytes, which it may keep, and their channel's number, from 0.
 Sink = Callable[[bytes | memoryview, int], None]
@@ -39,7 +40,7 @@ def drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLi
     Raises:
         AudioError: as soon as a limit is passed; if there are no samples.
     """
-    for block in resampled(source.blocks(every_channel if by_channel else mean_of_channels), source.rate, rate):
+    for block in resampled(source.blocks(every_channel if by_channel else Mixer()), source.rate, rate):
         for number, channel in enumerate(block.T if by_channel else (block,)):
             sink(np.ascontiguousarray(channel).view(np.uint8).data, number)
     if source.frames == 0 and source.broken:

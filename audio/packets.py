@@ -6,6 +6,7 @@ FFmpeg's demuxers are large and written for trusted files: untrusted ones belong
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, BinaryIO
 
 import av
@@ -13,6 +14,7 @@ import numpy as np
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.container import InputContainer
+from av.stream import Disposition
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
@@ -24,11 +26,19 @@ from audio.source import Mix, every_channel, falls_short
 if TYPE_CHECKING:
     from av.packet import Packet
 
+_Timed = tuple[int, Samples]  # samples per second, and samples [frames, channels]
+
 # FFmpeg's names of the containers of audio.sniff. The format is always given, because FFmpeg might guess a playlist.
 _FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
 _FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
 # Containers that hold their length; of most others, FFmpeg only estimates it.
 _HOLD_THEIR_LENGTH = {"webm", "mp4"}
+# Containers whose timestamps say when a sound was: where a call was muted or packets are lost, they have a hole. Those
+# of others are counted from bytes.
+_CLOCKED = {"webm", "mp4", "ogg", "ts", "wma", "aac"}
+_LATE = 0.1  # seconds; sooner, a hole is the jitter of a recorder
+# A transport stream may begin its clock anew, as joined ones do.
+_LONGEST_HOLE_OF_TS = 10.0
 # FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be attack surface. None
 # of these is for video, so pictures are never decoded.
 _DECODERS = (
@@ -58,6 +68,7 @@ class PacketSource:
     def __init__(self, container: InputContainer, name: str, limits: AudioLimits) -> None:
         self._stream = _first_audio_stream(container)
         self._limits = limits
+        self._name = name
         self._claimed = _claimed_seconds(container, self._stream) if name in _HOLD_THEIR_LENGTH else 0.0
         self.frames = 0
         self.broken = False
@@ -65,9 +76,9 @@ class PacketSource:
         first = next(frames, None)
         if first is None:
             raise InvalidAudioError("no audio could be decoded from the file: it is damaged, or it holds none")
-        self._frames = chain([first], frames)
         self.rate: int = first.sample_rate
         self.channels: int = first.layout.nb_channels
+        self._blocks = self._timed(chain([first], frames), _beginning(container) if name in _CLOCKED else None)
 
     @classmethod
     @contextmanager
@@ -82,7 +93,9 @@ class PacketSource:
         """
         options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
         try:
-            container = av.open(file, mode="r", format=_FORMATS[name], container_options=options)
+            container = av.open(
+                file, mode="r", format=_FORMATS[name], container_options=options, metadata_errors="replace"
+            )
         except MemoryError:
             raise
         except (av.FFmpegError, ValueError) as error:
@@ -108,18 +121,48 @@ class PacketSource:
                 channels apart and their number changes.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
-        frames = map(self._check_channels, self._frames) if mix is every_channel else self._frames
-        for rate, part in groupby(frames, key=lambda frame: frame.sample_rate):
-            for block in resampled(_mixed(part, rate, mix), rate, self.rate):
+        timed = map(self._check_channels, self._blocks) if mix is every_channel else self._blocks
+        for rate, part in groupby(timed, key=itemgetter(0)):
+            for block in resampled(_mixed(map(itemgetter(1), part), rate, mix), rate, self.rate):
                 self.frames += len(block)
                 self._limits.check_decoded(self.frames, self.rate, self.channels)
                 yield block
 
-    def _check_channels(self, frame: AudioFrame) -> AudioFrame:
-        if frame.layout.nb_channels != self.channels:
-            message = f"the file has {self.channels} channels and later {frame.layout.nb_channels}"
+    def _check_channels(self, timed: _Timed) -> _Timed:
+        if (channels := timed[1].shape[1]) != self.channels:
+            message = f"the file has {self.channels} channels and later {channels}"
             raise UnsupportedFormatError(f"{message}: they cannot be kept apart")
-        return frame
+        return timed
+
+    def _timed(self, frames: Iterable[AudioFrame], clock: float | None) -> Iterator[_Timed]:
+        """Yield the frames' samples, and silence where the container's clock has a hole.
+
+        Args:
+            frames: the frames.
+            clock: second at which the recording begins; None for the clock of the first frame.
+        """
+        for frame in frames:
+            rate, channels = frame.sample_rate, frame.layout.nb_channels
+            begins = frame.time if self._name in _CLOCKED else None
+            if begins is not None:
+                late = 0.0 if clock is None else begins - clock
+                if self._name == "ts" and late > _LONGEST_HOLE_OF_TS:
+                    late = 0.0
+                elif late > _LATE:
+                    yield from self._silence(late, rate, channels)
+                if clock is None or abs(late) > _LATE or late == 0.0:
+                    clock = begins
+            if clock is not None:
+                clock += frame.samples / rate
+            yield rate, _samples(frame)
+
+    def _silence(self, seconds: float, rate: int, channels: int) -> Iterator[_Timed]:
+        """Yield silence, as far as a recording may be long: timestamps may be forged."""
+        left = round(min(seconds, self._limits.max_seconds + 1) * rate)
+        while left > 0:
+            size = min(left, rate)
+            yield rate, np.zeros((size, channels), np.float32)
+            left -= size
 
     def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":
         try:
@@ -151,6 +194,12 @@ def _first_audio_stream(container: InputContainer) -> AudioStream:
     return stream
 
 
+def _beginning(container: InputContainer) -> float | None:
+    """Return when a film begins; None for a recording without a picture, which begins with its first sound."""
+    is_film = any(not stream.disposition & Disposition.attached_pic for stream in container.streams.video)
+    return container.start_time / av.time_base if is_film and container.start_time is not None else None
+
+
 def _claimed_seconds(container: InputContainer, stream: AudioStream) -> float:
     """Return the length that the file says; 0 where it says none, or its length may be that of a longer video."""
     if stream.duration is not None and stream.time_base is not None:
@@ -177,10 +226,10 @@ def _samples(frame: AudioFrame) -> Samples:
     return scaled
 
 
-def _mixed(frames: Iterable[AudioFrame], rate: int, mix: Mix) -> Iterator[Samples]:
-    """Yield frames mixed in blocks, because mixing frames of 20 ms one by one takes as long as decoding them."""
-    for _, alike in groupby(frames, key=lambda frame: frame.layout.nb_channels):
-        yield from map(mix, _joined(map(_samples, alike), rate))
+def _mixed(samples: Iterable[Samples], rate: int, mix: Mix) -> Iterator[Samples]:
+    """Yield samples mixed in blocks, because mixing frames of 20 ms one by one takes as long as decoding them."""
+    for _, alike in groupby(samples, key=lambda block: block.shape[1]):
+        yield from map(mix, _joined(alike, rate))
 
 
 def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import numpy as np
-
 from audio.errors import InvalidAudioError
 from audio.samples import Samples
 
@@ -44,25 +42,6 @@ class Source(Protocol):
         Raises:
             AudioError: as soon as a limit is passed.
         """
-
-
-# If the mean of two channels has less than this share of the quieter one's power, one is the other inverted, as by a
-# cable with swapped wires. Two microphones never cancel out that far, except in a few frames by chance.
-_LEAST_SHARE = 0.01
-_LEAST_FRAMES = 100
-
-
-def mean_of_channels(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder of two channels that cancel out."""
-    if block.shape[1] == 1:
-        return block[:, 0]
-    with np.errstate(over="ignore", invalid="ignore"):  # of samples that will be refused
-        mono: Samples = block.mean(axis=1)
-        if block.shape[1] == 2 and len(block) >= _LEAST_FRAMES:
-            powers = np.einsum("fc,fc->c", block, block)
-            if mono @ mono < _LEAST_SHARE * powers.min():
-                return np.ascontiguousarray(block[:, powers.argmax()])
-    return mono
 
 
 def every_channel(block: Samples) -> Samples:

@@ -358,6 +358,27 @@ def test_two_channels_that_cancel_out_are_decoded(flip):
     assert np.sqrt(np.mean(samples**2)) > 0.9 * np.sqrt(np.mean(mono**2))
 
 
+@pytest.mark.parametrize(
+    "signs",
+    [
+        [1, -1, 0],
+        [1, -1, 1, -1],
+        [0.5, -1, 0.5],
+        [1, np.r_[np.ones(40_000), -np.ones(24_000)]],  # within a block of libsndfile
+        [np.r_[np.ones(24_000), -np.ones(40_000)], 1, 0],
+    ],
+)
+@pytest.mark.parametrize("codec", ["FLOAT", "PCM_16"])
+def test_channels_that_cancel_out_in_places_are_decoded(signs, codec):
+    mono = noise(64_000)
+    channels = np.stack([sign * mono for sign in signs], axis=1)
+
+    samples = decoded(encoded(channels, 16_000, "WAV", codec)).samples
+
+    halves = samples.reshape(8, -1)
+    assert np.sqrt(np.mean(halves**2, axis=1)).min() > 0.5 * np.sqrt(np.mean(mono**2))
+
+
 def test_two_channels_that_have_nothing_in_common_are_averaged():
     left, right = noise(16_000), noise(16_000)[::-1]
 

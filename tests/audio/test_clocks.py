@@ -1,0 +1,172 @@
+"""Times follow the container's clock; tags decide nothing."""
+
+import io
+from itertools import pairwise
+
+import av
+import numpy as np
+import pytest
+
+from audio.decode import decode
+from audio.errors import AudioTooLongError
+from audio.limits import AudioLimits
+from tests.audio.media_files import media
+from tests.audio.sound_files import encoded
+from tests.audio.test_hostile_files import checksum
+from tests.audio.test_packets import bursts, lateness_ms
+
+# FFmpeg's format, codec, rate; how late the last burst may be. An Ogg page says where it ends, so a hole is noticed at
+# the next one.
+CLOCKED = {
+    "webm": ("webm", "libopus", 48000, 30),
+    "matroska": ("matroska", "aac", 48000, 30),
+    "m4a": ("ipod", "aac", 48000, 30),
+    "opus in mp4": ("mp4", "libopus", 48000, 30),
+    "ogg opus": ("ogg", "libopus", 48000, 30),
+    "ogg flac": ("ogg", "flac", 48000, 30),
+    "transport stream": ("mpegts", "aac", 48000, 60),
+    "wma": ("asf", "wmav2", 44100, 60),
+}
+
+
+def decoded(data, limits=AudioLimits()):  # noqa: B008  # it cannot change
+    return decode(io.BytesIO(data), rate=16000, limits=limits)
+
+
+def written(samples, rate, form, codec, *, change=lambda packet, second: packet, late=0.0, film=False, tags=()):
+    """A file whose packets are changed, or left out; ``late`` seconds after a picture."""
+    frame = av.AudioFrame.from_ndarray(samples.astype(np.float32)[None, :], format="flt", layout="mono")
+    frame.sample_rate, frame.pts = rate, round(late * rate)
+    file = io.BytesIO()
+    options = {"page_duration": "200000"} if form == "ogg" else {}
+    with av.open(file, "w", format=form, options=options) as container:
+        container.metadata.update(tags)
+        if film:
+            video = container.add_stream("mpeg4", rate=10)
+            video.width = video.height = 64
+        stream = container.add_stream(codec, rate=rate, layout="mono")
+        stream.bit_rate = 64_000
+        if film:
+            for _ in range(20):
+                for packet in video.encode(av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))):
+                    container.mux(packet)
+            for packet in video.encode(None):
+                container.mux(packet)
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            second = float(packet.pts * packet.time_base)
+            if (changed := change(packet, second)) is not None:
+                container.mux(changed)
+    return file.getvalue()
+
+
+def missing(packet, second):
+    return None if 2.2 <= second < 3.0 else packet
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_missing_packets_are_silence_of_their_length(name):
+    form, codec, rate, tolerated = CLOCKED[name]
+    whole, holed = (
+        decoded(written(bursts(rate), rate, form, codec, change=change)) for change in (lambda one, _: one, missing)
+    )
+
+    assert holed.seconds == pytest.approx(whole.seconds, abs=0.1)
+    assert lateness_ms(holed.samples) == pytest.approx(lateness_ms(whole.samples), abs=tolerated)
+
+
+@pytest.mark.parametrize(("form", "codec"), [("matroska", "libopus"), ("mp4", "aac"), ("mov", "aac")])
+def test_a_film_begins_with_its_picture(form, codec):
+    audio = decoded(written(bursts(48000), 48000, form, codec, late=3.0, film=True))
+
+    assert audio.seconds == pytest.approx(7, abs=0.1)
+    assert lateness_ms(audio.samples, [3.5, 5.0, 6.5]) == pytest.approx([0] * 3, abs=60)
+
+
+def test_a_recording_without_a_picture_begins_with_its_sound():
+    audio = decoded(written(bursts(48000), 48000, "webm", "libopus", late=1000.0))
+
+    assert audio.seconds == pytest.approx(4, abs=0.1)
+
+
+def test_a_forged_time_is_bounded_by_the_longest_recording():
+    def leap(packet, second):
+        if second > 2:
+            packet.pts = packet.dts = packet.pts + 10**7
+        return packet
+
+    data = written(bursts(48000), 48000, "webm", "libopus", change=leap)
+
+    with pytest.raises(AudioTooLongError):
+        decoded(data, AudioLimits(max_seconds=60))
+
+
+def damage(packet, second):
+    """A packet whose bytes are noise, of the same length."""
+    if 0.8 <= second < 1.8:
+        noise = av.Packet(b"\xff" * packet.size)
+        noise.pts, noise.dts, noise.duration, noise.time_base = (
+            packet.pts,
+            packet.dts,
+            packet.duration,
+            packet.time_base,
+        )
+        noise.stream = packet.stream
+        return noise
+    return packet
+
+
+@pytest.mark.parametrize(("form", "codec"), [("ipod", "aac"), ("matroska", "aac"), ("webm", "libopus")])
+def test_damaged_packets_take_their_time(form, codec):
+    audio = decoded(written(bursts(48000), 48000, form, codec, change=damage))
+
+    assert audio.seconds == pytest.approx(4, abs=0.15)
+    assert lateness_ms(audio.samples)[2] == pytest.approx(0, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("form", "codec", "key"),
+    [
+        *(
+            ("ipod", "aac", "title"),
+            ("mov", "pcm_s16be", "title"),
+            ("webm", "libopus", "title"),
+            ("avi", "mp3", "title"),
+        ),
+        *(("aiff", "pcm_s16be", "title"), ("caf", "pcm_s16be", "title"), ("ogg", "libopus", "title")),
+        *(("ogg", "flac", "title"), ("flac", "flac", "title"), ("wav", "pcm_s24le", "title"), ("mp3", "mp3", "title")),
+        *(("asf", "wmav2", "title"), ("mpegts", "aac", "service_name")),
+    ],
+)
+def test_tags_that_are_not_utf_8_decide_nothing(form, codec, key):
+    data = written(bursts(48000), 48000, form, codec, tags={key: "MARK" * 4}.items())
+    assert b"MARK" in data or "MARK".encode("utf-16-le") in data
+
+    tagged = data.replace(b"MARK", b"\xe9\xfc\xff\x80").replace("MARK".encode("utf-16-le"), b"\x00\xd8" * 4)
+
+    if form in ("ogg", "wav"):  # a checksum would not be right; a pipe says no size
+        tagged = with_checksums(tagged) if form == "ogg" else tagged[:4] + bytes(4) + tagged[8:]
+    assert decoded(tagged).seconds == pytest.approx(decoded(data).seconds)
+
+
+def with_checksums(data):
+    """Ogg pages with the right checksums."""
+    starts = [n for n in range(len(data)) if data.startswith(b"OggS", n)]
+    pages = []
+    for start, stop in pairwise([*starts, len(data)]):
+        page = bytearray(data[start:stop])
+        page[22:26] = bytes(4)
+        page[22:26] = checksum(page, 0x104C11DB7, 32)[::-1]
+        pages.append(bytes(page))
+    return b"".join(pages)
+
+
+def test_a_list_of_tags_in_another_encoding_is_passed_over_in_a_wav():
+    data = encoded(bursts(16000), 16000)
+    info = b"LIST" + (16).to_bytes(4, "little") + b"INFOINAM" + (4).to_bytes(4, "little") + b"\xe9\xfc\xff\0"
+    piped = data[:36] + info + data[36:40] + bytes(4) + data[44:]
+
+    assert decoded(piped).seconds == pytest.approx(4)
+
+
+def test_media_of_other_tests_have_no_holes():
+    assert decoded(media(bursts(48000), 48000, "mp3", "libmp3lame")).seconds == pytest.approx(4)
