@@ -80,7 +80,8 @@ def configure(log_format: LogFormat, level: str) -> None:
     # uvicorn's lines repeat ours: one for each request, one at start and stop.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).setLevel(logging.WARNING)
+        # Its warnings are of requests that are not HTTP; the guard counts those.
+        logging.getLogger(name).setLevel(logging.ERROR)
     # The hub's client logs each request of a download, with signed addresses.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     # What is logged about a bad form is in the error that the client gets.

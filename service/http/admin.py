@@ -1,10 +1,11 @@
 """Routes for operators: list, load and unload models while the service runs. They need an admin key."""
 
+import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
@@ -23,6 +24,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     },
     503: {"model": schemas.ErrorBody, "description": "No engine is running now that could load it."},
 }
+_MOST_BYTES = 1 << 14
 _ENGINE_SECONDS = 10  # Retry-After while no engine is running
 router = APIRouter(prefix="/v1/admin/models", dependencies=[ADMIN_KEY], responses=_ERRORS)
 
@@ -66,8 +68,33 @@ async def list_models(request: Request) -> ModelStates:
     return ModelStates(data=[_state(model) for model in _backend(request).dispatcher.catalog.served])
 
 
-@router.post("", status_code=201)
-async def load_model(request: Request, new: NewModel) -> ModelState:
+async def _new_model(request: Request) -> NewModel:
+    """Read the body; the framework would read one of any size, and before it looks at the key."""
+    body = b""
+    try:
+        async with asyncio.timeout(request.app.state.front.settings.receive_timeout_seconds):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    message = f"The body is larger than the {_MOST_BYTES} bytes that it may have."
+                    raise RequestError(message, code=ErrorCode.FIELDS_TOO_LARGE)
+        return NewModel.model_validate_json(body)
+    except TimeoutError:
+        raise RequestError("The body did not arrive in time.", code=ErrorCode.REQUEST_TIMEOUT) from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        param = str(fault["loc"][-1]) if fault["loc"] else "body"
+        raise RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param) from None
+
+
+@router.post(
+    "",
+    status_code=201,
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": NewModel.model_json_schema()}}, "required": True}
+    },
+)
+async def load_model(request: Request, new: Annotated[NewModel, Depends(_new_model)]) -> ModelState:
     """Load a model, while the others go on; answers when it is ready."""
     try:
         model, checkpoint = model_entry(new.checkpoint)

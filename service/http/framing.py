@@ -224,7 +224,9 @@ def _name_of(host: bytes) -> str:
         raise MalformedError("The Host header is no host.")
     name, port = host.decode().lower(), ""
     if name.startswith("["):
-        name, _, port = name[1:].partition("]")
+        name, end, port = name[1:].partition("]")
+        if not end or not port.startswith(":"[: len(port)]):
+            raise MalformedError("The Host header is no host.")
         port = port.removeprefix(":")
     elif ":" in name:
         name, _, port = name.partition(":")

@@ -22,6 +22,7 @@ _MAX_PARTS = 64
 _MAX_FIELD_BYTES = 1 << 18
 _MAX_PREAMBLE_BYTES = 1 << 16
 _FILE = "file"
+_CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1")
 _FULL_SECONDS = 60
 # After its first seconds, a body must have come at 4 kbit/s. The slowest codec that is sent while somebody
 # speaks, AMR at 4.75 kbit/s, has 594 bytes a second in its file.
@@ -244,6 +245,9 @@ class Upload:
             OverloadedError: if there is no room for it.
             ClientDisconnect: if the client left.
         """
+        charset = parse_options_header(headers.get("content-type"))[1].get(b"charset", b"utf-8").lower()
+        if charset not in _CHARSETS:  # some of Python's take time in the square of the length, or fail in odd ways
+            raise RequestError("The charset of the form is not UTF-8.", code=ErrorCode.MALFORMED_BODY)
         try:
             return await _FormParser(headers, self.pieces(), arrival).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:

@@ -181,3 +181,12 @@ def test_a_body_that_comes_more_slowly_than_speech_is_ended(service, monkeypatch
 
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"500 bytes a second" in answer
+
+
+@pytest.mark.parametrize(("charset", "status"), [("UTF-8", 200), ("punycode", 400), ("undefined", 400), ("idna", 400)])
+def test_a_form_has_no_other_charset_than_usual_ones(service, charset, status):
+    """Python knows decoders that take a second for 200 KB, and one that always fails."""
+    request = httpx.Request("POST", "http://any", **form(CLIP, prompt="a-" + "z" * 1000))
+    kind = f"{request.headers['content-type']}; charset={charset}"
+
+    assert send(service, request.read(), kind).status_code == status

@@ -126,6 +126,8 @@ def test_each_byte_between_chunks_is_searched_once(filler):
         b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [::1]80\r\n\r\n",
         *(
             b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n"
             for target in (b"/../x", b"/a/..", b"/./x", b"/a/%2e%2E/x", b"/a%2f..%2fx", b"/x#y", b"http://a/../x")

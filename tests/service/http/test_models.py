@@ -179,3 +179,19 @@ def test_without_admin_keys_admin_routes_are_closed():
     with serving(api_keys=f"me:{digest(KEY)}") as service:
         assert error(load(service, "x.nemo")) == (403, "admin_disabled")
         assert error(service.client.get("/v1/admin/models")) == (403, "admin_disabled")
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, b"[" * 5_000_000, 401),
+        (ADMIN, b"[" * 5_000_000, 413),
+        (ADMIN, b"[" * 5_000, 400),
+        (ADMIN, b"[]", 400),
+        (ADMIN, b'{"checkpoint": "x", "more": 1}', 400),
+    ],
+)
+def test_the_body_of_an_admins_request_is_read_after_the_key_and_is_small(service, headers, body, status):
+    answer = service.client.post("/v1/admin/models", content=body, headers=headers)
+
+    assert answer.status_code == status
