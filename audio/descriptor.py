@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO
 
 # Files up to this size are copied: an upload that is spooled in memory would move to the disk for its descriptor.
@@ -19,17 +18,6 @@ def unnamed_file() -> int:
         return os.memfd_create("steno", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
-
-
-def opened_again(file: BinaryIO) -> BinaryIO | None:
-    """Open a file on the disk that is still written, to read with a position of its own; None where that is impossible.
-
-    What ``file`` has buffered is missing at the end.
-    """
-    try:
-        return Path(f"/proc/self/fd/{file.fileno()}").open("rb")
-    except OSError:  # another system than Linux, or no more descriptors
-        return None
 
 
 def sealed_file(size: int) -> int:

@@ -184,7 +184,6 @@ class Server:
             front = opened.enter_context(
                 open_front(
                     *(settings, core),
-                    recordings=recordings,
                     metrics=self.metrics,
                     access=self._access,
                     tracer=self._tracer,

@@ -16,7 +16,6 @@ from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
-_ROUNDING = 1e-3  # seconds that sums may be wrong by
 _MARGIN = 1.1  # for clips that come later, and for errors of the measured RTFx
 _RETRY_AFTER = (1, 60)  # older clients ignore longer waits, and a shorter wait would have all hammer the service
 
@@ -291,21 +290,7 @@ class Admission(Gate):
         finally:
             self.backlog.remove(accepted)
 
-    def grow(self, entry: BacklogEntry, seconds: float) -> None:
-        """Count more audio of an accepted recording that is still arriving.
-
-        Raises:
-            OverloadedError: if there is other audio, and it would exceed the limit on queued audio, or one of the
-                recordings would not be done in time.
-        """
-        others = self.backlog.seconds - entry.unanswered_seconds
-        if others > _ROUNDING and self.backlog.seconds + seconds > self.limits.max_queued_audio_seconds:
-            raise self._overloaded(f"{self.backlog.seconds:.0f} s of audio are waiting")
-        deadline = self._deadline(entry.model, seconds, entry)
-        self.backlog.grow(entry, seconds)
-        entry.deadline = deadline
-
-    def _deadline(self, model: str, seconds: float, growing: BacklogEntry | None = None) -> float:
+    def _deadline(self, model: str, seconds: float) -> float:
         """Return the deadline of a recording, if it will be done by then, and if each that is in time stays so.
 
         Recordings take turns, and shorter ones lead, so of each other one, no more audio goes before than its own
@@ -314,41 +299,29 @@ class Admission(Gate):
 
         Args:
             model: id of its model.
-            seconds: its length, or what it grows by.
-            growing: the recording, if it grows.
+            seconds: its length.
 
         Raises:
             OverloadedError: if one of them would be late.
         """
-        whole, unanswered = seconds, seconds
-        if growing is not None:
-            whole, unanswered = growing.seconds + seconds, growing.unanswered_seconds + seconds
         rtfx, now = self.rtfx.get(model), self._clock()
-        may_take = self.limits.timeout_seconds + whole
+        may_take = self.limits.timeout_seconds + seconds
         # A clip waits for a turn of each at most, and makes no difference to the others.
-        is_clip = whole <= self._turn_seconds
-        if rtfx is None or (is_clip and self.predicted_wait + whole / rtfx <= may_take):
+        is_clip = seconds <= self._turn_seconds
+        if rtfx is None or (is_clip and self.predicted_wait + seconds / rtfx <= may_take):
             return now + may_take
-        entries = [entry for entry in self.backlog.entries if not entry.is_background and entry.model in self.rtfx]
-        others = [entry for entry in entries if entry is not growing]
+        others = [entry for entry in self.backlog.entries if not entry.is_background and entry.model in self.rtfx]
         if not others:  # an idle service accepts it, because the measured RTFx may be wrong
             return now + may_take
-        before = RoundRobin((entry.unanswered_seconds, self.rtfx[entry.model]) for entry in entries)
         waiting = [(entry.unanswered_seconds, self.rtfx[entry.model]) for entry in others]
-        after = RoundRobin([*waiting, (unanswered, rtfx)])
+        before, after = RoundRobin(waiting), RoundRobin([*waiting, (seconds, rtfx)])
         instead = "; a job may take longer" if self.limits.takes_jobs else ""
-
-        def time_for(length: float, left: float) -> float:
-            # The rest of an accepted recording is not refused because a margin was used up before it came.
-            has_margin = growing is None or _MARGIN * before.seconds(length) <= left
-            return after.seconds(length) * (_MARGIN if has_margin else 1.0)
-
-        if (takes := time_for(whole, may_take)) > may_take:
+        if (takes := _MARGIN * after.seconds(seconds)) > may_take:
             why = f"this recording would take {takes:.0f} s, and may take {may_take:.0f} s{instead}"
             raise self._overloaded(why, _retry_after(takes - may_take))
         for other in others:
             left = other.deadline - now
-            if before.seconds(other.seconds) <= left < (takes := time_for(other.seconds, left)):
+            if before.seconds(other.seconds) <= left < (takes := _MARGIN * after.seconds(other.seconds)):
                 why = f"beside this recording, others would not be done in time{instead}"
                 raise self._overloaded(why, _retry_after(takes - left))
         return now + may_take

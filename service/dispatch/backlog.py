@@ -62,12 +62,6 @@ class Backlog:
         self.turns[model] = self.turns.get(model, 0.0) + self._turn(seconds)
         return entry
 
-    def grow(self, entry: BacklogEntry, seconds: float) -> None:
-        """Add ``seconds`` to a recording."""
-        entry.seconds += seconds
-        entry.unstaged_seconds += seconds
-        self.answer(entry, -seconds)
-
     def answer(self, entry: BacklogEntry, seconds: float) -> None:
         """Subtract ``seconds`` of a recording that have a transcript now."""
         before, after = entry.unanswered_seconds, entry.unanswered_seconds - seconds

@@ -1,6 +1,5 @@
 """A decoded recording and its utterances: one, or those that it is cut into, each cut when it is needed."""
 
-import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -10,10 +9,9 @@ import numpy as np
 
 from audio.recording import Recording
 from audio.samples import Samples
-from audio.segment.cuts import BLOCK_SECONDS, CutBlock, SpeechProbabilities, cuts, speech
+from audio.segment.cuts import CutBlock, SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
-from service.dispatch.growth import Growth
 from service.threads import in_thread
 
 T = TypeVar("T")
@@ -52,14 +50,12 @@ class CutRecording:
         rule: where to cut it; None: it is one utterance.
         detector: finds the speech.
         threads: threads for cutting and reading.
-        growth: how much of it may be cut, if it is still arriving.
     """
 
     recording: Recording
     rule: SegmentRule | None
     detector: SpeechDetector
     threads: Executor
-    growth: Growth | None = None
     _probabilities: list[SpeechProbabilities] = field(default_factory=list, init=False, repr=False)
     _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
@@ -70,7 +66,7 @@ class CutRecording:
 
     @property
     def samples(self) -> int:
-        """Number of samples, as far as it has arrived."""
+        """Number of samples."""
         return len(self.recording)
 
     @property
@@ -82,12 +78,7 @@ class CutRecording:
         """Yield the utterances in order, in samples, cut only as far as they are needed; there must be a rule."""
         assert self.rule is not None
         blocks: Iterator[CutBlock | None] = cuts(self.recording, self.detector, self.rule)
-        for number in itertools.count(1):
-            if self.growth is not None:
-                await self.growth.until(number * BLOCK_SECONDS * self.recording.rate)
-            block = await self._in_thread(lambda: next(blocks, None))
-            if block is None:
-                return
+        while (block := await self._in_thread(lambda: next(blocks, None))) is not None:
             self._probabilities.append(block.probabilities)
             for segment in block.utterances:
                 yield segment

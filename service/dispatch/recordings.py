@@ -7,7 +7,7 @@ others wait behind them no longer than behind a short recording.
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,7 +16,6 @@ from audio.segment.segmenter import Segment
 from service.dispatch.backlog import BacklogEntry
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
-from service.dispatch.growth import Growth
 from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
@@ -81,7 +80,6 @@ class _Request:
     began: float  # time of the event loop
     entry: BacklogEntry
     languages: PartLanguages | None
-    growth: Growth | None
     staged_samples: int = 0  # to the end of the last part that was begun
     answered_seconds: float = 0.0
 
@@ -92,13 +90,9 @@ class _Request:
 
     @property
     def deadline(self) -> float | None:
-        """Time of the event loop by which answers are needed; it moves while the recording grows."""
-        if self.options.most_seconds is None:
-            return None
-        growth, since = self.growth, self.began
-        if growth is not None:
-            since = asyncio.get_running_loop().time() if growth.ended is None else growth.ended
-        return since + self.options.most_seconds + self.seconds
+        """Time of the event loop by which answers are needed."""
+        most_seconds = self.options.most_seconds
+        return None if most_seconds is None else self.began + most_seconds + self.seconds
 
 
 _BegunPart = tuple[asyncio.Task[Answer], Segment]
@@ -120,22 +114,7 @@ class Recordings:
         self.threads = threads
         self._metrics = dispatcher.metrics
 
-    def accept(self, seconds: float, lane: Lane) -> AbstractContextManager[BacklogEntry]:
-        """Gate 2 for a recording that is still arriving, and has this length so far.
-
-        Raises:
-            OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
-                not be done in time.
-        """
-        return self._dispatcher.admission.accept(lane.model, seconds)
-
-    def grow(self, entry: BacklogEntry, seconds: float) -> None:
-        """Count more audio of a recording that is still arriving; see `accept`."""
-        self._dispatcher.admission.grow(entry, seconds)
-
-    async def transcribe(
-        self, recording: Cut, options: Options, *, accepted: BacklogEntry | None = None, growth: Growth | None = None
-    ) -> AsyncGenerator[Answer, None]:
+    async def transcribe(self, recording: Cut, options: Options) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times from its beginning; none if all was cut away.
 
         Closing the generator, or cancelling the task that awaits it, drops the parts that are under way.
@@ -143,8 +122,6 @@ class Recordings:
         Args:
             recording: the recording. Gate 1 must have let its request in, unless it is a job's.
             options: how it is transcribed.
-            accepted: the recording, if gate 2 has accepted it already.
-            growth: how much of it may be cut, if it is still arriving.
 
         Raises:
             OverloadedError: at gate 2, before anything else.
@@ -152,13 +129,10 @@ class Recordings:
         """
         began, model = asyncio.get_running_loop().time(), options.lane.model
         admission = self._dispatcher.admission
-        with (
-            nullcontext(accepted)
-            if accepted
-            else admission.accept(model, recording.samples / recording.rate, is_background=options.is_background)
-        ) as entry:
+        seconds = recording.samples / recording.rate
+        with admission.accept(model, seconds, is_background=options.is_background) as entry:
             languages = PartLanguages(options.identification) if options.identification else None
-            request = _Request(recording, options, began, entry, languages, growth)
+            request = _Request(recording, options, began, entry, languages)
             with self._counted(request):
                 if recording.is_whole:
                     yield await self._transcribe_whole(request)

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import LISTS
-from service.http.upload import Arrival, Upload, no_room
+from service.http.upload import Upload, no_room
 
 # As in the parser of forms; larger files go to the disk.
 _IN_MEMORY_BYTES = 1 << 20
@@ -35,18 +35,16 @@ class Body:
     url: str | None = None
 
 
-async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival: Arrival | None = None) -> Body:
+async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
     """Receive a body of any of the three types.
 
     Args:
         upload: the body.
         headers: the request's.
         query: the options of a recording that is the body itself.
-        arrival: follows a recording that is uploaded.
 
     Raises:
         RequestError: for a body that is too large, too slow, incomplete, malformed, compressed or of another type.
-        AudioTooLongError: if the recording is found to be too long on the way.
         OverloadedError: if there is no room for it.
         ClientDisconnect: if the client left.
     """
@@ -57,7 +55,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival:
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return Body(await upload.form(headers, arrival))
+        return Body(await upload.form(headers))
     if kind == "application/json":
         return _of_json(await upload.whole(_MAX_JSON_BYTES))
     if not kind.startswith(_RECORDING_TYPES):
@@ -70,9 +68,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival:
         file = new_file(content_type)
         unless_received.push_async_callback(file.close)
         form = _form(query.multi_items(), file)
-        if arrival is not None:
-            arrival.begin(form)
-        await fill(file, upload.pieces(), arrival)
+        await fill(file, upload.pieces())
         unless_received.pop_all()
     return Body(form)
 
@@ -83,18 +79,15 @@ def new_file(content_type: str) -> UploadFile:
     return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
 
 
-async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None], arrival: Arrival | None = None) -> None:
+async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
     """Write pieces to a file as they arrive, and seek back to its start.
 
     Raises:
         OverloadedError: if the disk is full.
-        AudioTooLongError: if the recording is found to be too long on the way.
     """
     async for piece in pieces:
         try:
             await file.write(piece)
-            if arrival is not None:
-                arrival.arrived()
         except OSError as error:
             raise no_room(error) from error
     await file.seek(0)

@@ -12,7 +12,6 @@ from service.demand import Demand, DemandError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.identification import Identification
-from service.dispatch.recordings import Recordings
 from service.dispatch.utterance import Lane
 from service.grammars import Grammars
 from service.http.access import Access
@@ -35,13 +34,11 @@ class Front:
 
     Attributes:
         core: gate 1, the models, and the limits of keys.
-        recordings: transcribes recordings that are still arriving; None in a worker.
         decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
         cut_threads: threads that cut long recordings and write long answers; separate, because decoding may take long.
         detector: finds speech for cutting.
         intake: receives uploads no faster than they are decoded.
         decode_pool: decodes in the calling thread or, by FFmpeg, in child processes.
-        early_decoding: held while the beginning of an upload is decoded.
         started: Unix time of the start, the `created` of models.
         access: the API keys.
         grammars: write numbers in digits.
@@ -51,7 +48,6 @@ class Front:
 
     settings: Settings
     core: Core
-    recordings: Recordings | None
     metrics: Metrics
     decode_threads: ThreadPoolExecutor
     cut_threads: ThreadPoolExecutor
@@ -63,7 +59,6 @@ class Front:
     grammars: Grammars
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=PassingOn)
-    early_decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def ready_model(self, name: str | None) -> LoadedModel:
         """Return the model that `find_model` finds, if it is loaded.

@@ -20,7 +20,6 @@ from audio.confinement import LAYERS
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
-from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
 from service.http.access import Access
 from service.http.connection import Guard, Guarded
@@ -53,7 +52,6 @@ def open_front(
     settings: Settings,
     core: Core,
     *,
-    recordings: Recordings | None = None,
     metrics: Metrics,
     access: Access,
     tracer: Tracer,
@@ -63,7 +61,6 @@ def open_front(
     Args:
         settings: the settings.
         core: what requests need of the process with the dispatcher: models, gate 1, limits of keys.
-        recordings: transcribes recordings that are still arriving.
         metrics: those of this process.
         access: the API keys.
         tracer: traces requests.
@@ -92,7 +89,6 @@ def open_front(
         yield Front(
             settings=settings,
             core=core,
-            recordings=recordings,
             metrics=metrics,
             decode_threads=decode_threads,
             cut_threads=cut_threads,

@@ -5,10 +5,8 @@ from contextlib import aclosing
 
 from audio.recording import Recording
 from audio.segment.segmenter import SegmentRule
-from service.dispatch.backlog import BacklogEntry
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
-from service.dispatch.growth import Growth
 from service.dispatch.recordings import Options
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http.front import Front
@@ -17,11 +15,9 @@ from service.http.telemetry import Record
 from service.http.written_form import answers_in_written_form
 
 
-def cut(
-    front: Front, options: TranscriptionOptions, recording: Recording, growth: Growth | None = None
-) -> CutRecording:
-    """Return a recording with its cuts; one that grows must be longer than an utterance already."""
-    return CutRecording(recording, _rule(front, options, recording), front.detector, front.cut_threads, growth)
+def cut(front: Front, options: TranscriptionOptions, recording: Recording) -> CutRecording:
+    """Return a recording with its cuts."""
+    return CutRecording(recording, _rule(front, options, recording), front.detector, front.cut_threads)
 
 
 def answers(
@@ -30,7 +26,6 @@ def answers(
     options: TranscriptionOptions,
     cut_recording: CutRecording,
     *,
-    accepted: BacklogEntry | None = None,
     is_background: bool = False,
 ) -> AsyncGenerator[Answer, None]:
     """Return the answers of a recording's parts; see `Recordings.transcribe`.
@@ -40,7 +35,6 @@ def answers(
         record: who asks for it.
         options: what is asked for.
         cut_recording: the recording.
-        accepted: the recording in the queue, if gate 2 has accepted it already.
         is_background: whether it is a job's.
     """
 
@@ -57,12 +51,7 @@ def answers(
         *(record.caller or record.request_id, options.lane, options.prompt, options.identification),
         most_seconds=None if is_background else left,
     )
-    if accepted is None:
-        transcribed = front.core.transcribe(cut_recording, asked)
-    else:
-        assert front.recordings is not None
-        transcribed = front.recordings.transcribe(cut_recording, asked, accepted=accepted, growth=cut_recording.growth)
-    transcribed = _noted(transcribed, cut_recording)
+    transcribed = _noted(front.core.transcribe(cut_recording, asked), cut_recording)
     return answers_in_written_form(transcribed, write) if options.fields.format == "written" else transcribed
 
 

@@ -22,7 +22,6 @@ from service.http.bodies import receive
 from service.http.conversation import Channel, Conversation, in_order
 from service.http.decoding import decode
 from service.http.disconnect import unless_client_leaves
-from service.http.early import EarlyStart
 from service.http.events import EventStream
 from service.http.fetching import fetch
 from service.http.front import Front
@@ -32,7 +31,7 @@ from service.http.prompts import into_english, prompt_of
 from service.http.reply import Reply, TranscriptionOptions
 from service.http.telemetry import Record
 from service.http.transcribing import answers, cut
-from service.http.upload import Arrival, Upload, announced_bytes
+from service.http.upload import Upload, announced_bytes
 from service.http.written_form import check_written_form
 from transcripts.prompt import ENGLISH
 from transcripts.spoken_language import possible_languages
@@ -87,19 +86,18 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
     front: Front = request.app.state.front
     record: Record = request.state.record
     async with AsyncExitStack() as resources:
-        parse = partial(parse_options, front, record, is_translation=is_translation)
-        early = EarlyStart(front, record, partial(parse, loads=False))
-        resources.push_async_callback(early.aclose)
-        form, permit = await receive_form(request, resources, arrival=early)
+        form, permit = await receive_form(request, resources)
         record.stages["receive"] = time.monotonic() - record.began
-        options = await early.options_of(form) or await parse(form, resources, receive=request.receive)
+        options = await parse_options(
+            front, record, form, resources, is_translation=is_translation, receive=request.receive
+        )
         count_ignored_fields(front, form)
 
         async def free_upload() -> None:
             await form.close()
             permit.free()
 
-        answering = answer(front, record, options, resources, free_upload, early=early)
+        answering = answer(front, record, options, resources, free_upload)
         response = await unless_client_leaves(request.receive, answering)
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
@@ -109,20 +107,18 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
 
 
 async def receive_form(
-    request: Request, resources: AsyncExitStack, *, arrival: Arrival | None = None, is_background: bool = False
+    request: Request, resources: AsyncExitStack, *, is_background: bool = False
 ) -> tuple[FormData, Permit]:
     """Admit a request by gate 1, and receive its form.
 
     Args:
         request: the request.
         resources: keep it admitted, and its file open, until they are closed.
-        arrival: follows the recording while it is received.
         is_background: whether it is a job's.
 
     Raises:
         RequestError: if the form is not valid, or its key's limits are used up.
         RefusedError: if there is no room.
-        AudioTooLongError: if the recording is found to be too long on the way.
         ClientDisconnect: if the client left.
     """
     front: Front = request.app.state.front
@@ -141,7 +137,7 @@ async def receive_form(
     )
     await front.intake.turn()
     try:
-        body = await receive(upload, request.headers, request.query_params, arrival)
+        body = await receive(upload, request.headers, request.query_params)
         resources.push_async_callback(body.form.close)  # deletes its spooled file
         if body.url is not None:
             fields = schemas.TranscriptionForm.parse(body.form)  # check the fields before fetching
@@ -159,9 +155,8 @@ async def parse_options(
     *,
     is_translation: bool,
     receive: Receive | None = None,
-    loads: bool = True,
 ) -> TranscriptionOptions:
-    """Validate a form, or the fields of one that is arriving, and find its model.
+    """Validate a form, and find its model.
 
     Args:
         front: the service.
@@ -170,7 +165,6 @@ async def parse_options(
         resources: keep the model loaded until they are closed.
         is_translation: whether the text must be English.
         receive: the ASGI channel, to notice a client that leaves while the model is loaded on demand; None for a job.
-        loads: whether a model on demand is loaded.
 
     Raises:
         RequestError: if a field is wrong, or the model cannot do what it asks for, or cannot be loaded.
@@ -178,14 +172,11 @@ async def parse_options(
     """
     fields = schemas.TranscriptionForm.parse(form)
     name = fields.model
-    if loads and name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
+    if name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
         model = await _loaded(front, record, name, resources, receive)
     else:
         model = front.ready_model(name)
-        if loads:
-            model = await front.hold_model(model.id, front.settings.request_timeout_seconds, resources)
-        else:
-            resources.enter_context(model.entry.use())
+        model = await front.hold_model(model.id, front.settings.request_timeout_seconds, resources)
     record.model = model.id
     fields = model.narrowed(fields)
     identification = _identification(front, model, fields, is_translation=is_translation)
@@ -239,7 +230,6 @@ async def answer(
     resources: AsyncExitStack,
     free_upload: Callable[[], Awaitable[None]],
     *,
-    early: EarlyStart | None = None,
     is_background: bool = False,
 ) -> Response:
     """Decode a recording, transcribe it, and return the answer in the requested format.
@@ -250,7 +240,6 @@ async def answer(
         options: the validated request.
         resources: hold what the answer needs until they are closed.
         free_upload: called when the file is decoded.
-        early: the early start of the request, whether or not it has begun anything; None for a job.
         is_background: whether it is a job's.
 
     Raises:
@@ -262,11 +251,7 @@ async def answer(
     allowance = front.access.allowance(record.caller)
     if is_background:
         allowance.check_audio()  # before it is decoded for nothing
-    begun = await early.finish() if early else None
-    if begun is None:
-        origin, recording = await _decoded(front, options, resources, is_in_memory=not is_background)
-    else:
-        origin, recording = begun.origin, begun.cut_recording.recording
+    origin, recording = await _decoded(front, options, resources, is_in_memory=not is_background)
     await free_upload()  # the request may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
@@ -289,9 +274,9 @@ async def answer(
             resources.push_async_callback(turns.aclose)
             conversation = Conversation(front.metrics, record, options, origin, channels, turns)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
-    cut_recording = begun.cut_recording if begun else cut(front, options, recording)
+    cut_recording = cut(front, options, recording)
     async with front.core.use_audio(allowance, origin.seconds):
-        parts = await Parts.begin(begun.answers if begun else answers_of(cut_recording), record, patience)
+        parts = await Parts.begin(answers_of(cut_recording), record, patience)
         resources.push_async_callback(parts.aclose)
         reply = Reply(front.metrics, record, options, origin, parts, cut_recording)
         return reply.stream(heartbeat) if fields.stream else await reply.response()

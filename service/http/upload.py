@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import AsyncGenerator
-from typing import Protocol
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers
@@ -30,21 +29,6 @@ _GRACE_SECONDS = 10
 _LEAST_RATE = 500
 
 
-class Arrival(Protocol):
-    """Follows a recording while it is received."""
-
-    def begin(self, form: FormData) -> None:
-        """Take the form when the recording begins to arrive, with the fields that came before and an empty file."""
-
-    def arrived(self) -> None:
-        """Note that more of the recording is stored.
-
-        Raises:
-            AudioTooLongError: if it is too long already.
-            OSError: if the disk is full.
-        """
-
-
 def announced_bytes(headers: Headers, limit: int) -> int:
     """Return the Content-Length; 0 for chunked uploads.
 
@@ -65,8 +49,7 @@ class _FormParser(MultiPartParser):
     that are too large together. It skips a preamble (RFC 2046, 5.1.1), and the content of files with other names.
     """
 
-    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None], arrival: Arrival | None) -> None:
-        self._arrival = arrival
+    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None]) -> None:
         super().__init__(
             headers,
             self._complete(pieces),
@@ -107,9 +90,6 @@ class _FormParser(MultiPartParser):
             raise MultiPartException(f"Too many files; one named {_FILE!r} is taken.")
         else:
             self._has_file = True
-            # A client that sends the file first has its options behind it.
-            if self._arrival is not None and self.items:
-                self._arrival.begin(FormData([*self.items, (_FILE, part.file)]))
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         """Store a piece of a part; in memory at once, for which starlette takes several steps."""
@@ -147,8 +127,6 @@ class _FormParser(MultiPartParser):
         async for piece in pieces:
             if form := piece if self._has_begun else self._without_preamble(piece):
                 yield form  # the parser has it when the next one is requested
-                if self._arrival is not None:
-                    self._arrival.arrived()
         if not self._is_complete:
             raise MultiPartException("it ends before its closing boundary")
 
@@ -232,16 +210,14 @@ class Upload:
                 raise RequestError(message, code=ErrorCode.FIELDS_TOO_LARGE)
         return body
 
-    async def form(self, headers: Headers, arrival: Arrival | None = None) -> FormData:
+    async def form(self, headers: Headers) -> FormData:
         """Receive and parse the form; file parts are spooled to disk above 1 MiB. The caller closes it.
 
         Args:
             headers: the request's.
-            arrival: follows the recording, if it comes behind other fields.
 
         Raises:
             RequestError: for a body that is too large, too slow or not a complete multipart form.
-            AudioTooLongError: if the recording is found to be too long on the way.
             OverloadedError: if there is no room for it.
             ClientDisconnect: if the client left.
         """
@@ -249,7 +225,7 @@ class Upload:
         if charset not in _CHARSETS:  # some of Python's take time in the square of the length, or fail in odd ways
             raise RequestError("The charset of the form is not UTF-8.", code=ErrorCode.MALFORMED_BODY)
         try:
-            return await _FormParser(headers, self.pieces(), arrival).parse()
+            return await _FormParser(headers, self.pieces()).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code=ErrorCode.MALFORMED_BODY) from None

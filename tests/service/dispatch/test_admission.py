@@ -119,17 +119,3 @@ def test_a_long_recording_counts_one_turn_in_the_wait_of_others():
         gates.backlog.answer(long, long.unanswered_seconds - 10.0)
 
         assert gates.predicted_wait == 3.0
-
-
-def test_a_recording_that_grows_is_refused_more_only_if_others_wait():
-    gates = admission()
-
-    with gates.accept("m", 60.0) as growing:
-        gates.grow(growing, 1000.0)  # alone, it may have any length, as one that arrives at once
-        gates.backlog.answer(growing, 1000.0)
-        with gates.accept("m", 30.0):
-            gates.grow(growing, 10.0)
-            with pytest.raises(OverloadedError, match="100 s of audio"):
-                gates.grow(growing, 1.0)
-            assert gates.backlog.seconds == 100.0
-    assert gates.backlog.seconds == 0

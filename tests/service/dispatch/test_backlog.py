@@ -23,7 +23,6 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("comes"), st.sampled_from(["small", "large"]), LENGTHS),
         st.tuples(st.just("is answered"), st.integers(0, 99), SHARES),
-        st.tuples(st.just("grows"), st.integers(0, 99), LENGTHS),
         st.tuples(st.just("goes"), st.integers(0, 99), SHARES),
     ),
     max_size=40,
@@ -41,9 +40,6 @@ def test_the_sums_are_those_of_its_recordings(steps):
             if what == "is answered":
                 backlog.answer(recording.accepted, amount * recording.unanswered)
                 recording.unanswered -= amount * recording.unanswered
-            elif what == "grows":
-                backlog.grow(recording.accepted, amount)
-                recording.unanswered += amount
             else:
                 backlog.remove(recording.accepted)
                 recordings.remove(recording)

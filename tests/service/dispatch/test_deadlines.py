@@ -193,39 +193,11 @@ def test_one_that_is_late_anyway_keeps_nobody_out():
             pass
 
 
-def test_a_recording_that_grows_is_refused_more_if_it_would_be_late():
-    admission = gates()
-
-    with admission.accept("m", HOUR), admission.accept("m", HOUR), admission.accept("m", 60.0) as growing:
-        admission.grow(growing, HOUR - 60.0)
-        with admission.accept("m", 60.0) as another:
-            with pytest.raises(OverloadedError, match="5280 s"):
-                admission.grow(another, HOUR - 60.0)
-            assert another.seconds == 60.0
-
-
-def test_the_end_of_a_recording_that_grew_is_not_refused_because_margins_are_used_up():
-    """What was transcribed while it arrived would be lost with it."""
-    now = 0.0
-    admission = gates(lambda: now)
-
-    with admission.accept("m", HOUR) as other, admission.accept("m", HOUR) as growing:
-        now = 4000.0  # 200 s are left for the other one, of which both together need 190
-        admission.backlog.answer(other, HOUR - 300.0)
-        admission.backlog.answer(growing, HOUR - 270.0)
-        with pytest.raises(OverloadedError, match="others would not be done in time"):
-            admission.accept("m", 45.0).__enter__()
-        admission.grow(growing, 2.0)
-        with pytest.raises(OverloadedError, match="others would not be done in time"):
-            admission.grow(growing, 60.0)
-
-
 def test_alone_a_recording_is_accepted_whatever_it_takes_and_jobs_always_are():
     admission = gates(takes_jobs=True)
     admission.rtfx["m"] = 0.5
 
-    with admission.accept("m", HOUR) as alone:
-        admission.grow(alone, HOUR)
+    with admission.accept("m", 2 * HOUR):
         with pytest.raises(OverloadedError, match="a job may take longer"):
             admission.accept("m", HOUR).__enter__()
         with admission.accept("m", HOUR, is_background=True):

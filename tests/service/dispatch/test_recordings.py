@@ -16,7 +16,6 @@ from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
-from service.dispatch.growth import Growth
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
 from tests.service.dispatch import virtual_time
@@ -113,16 +112,6 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
 
         assert dispatching.window._held == 20 * RATE
         await dispatching.window.acquire(5 * RATE)  # the queue is empty
-
-    asyncio.run(scenario())
-
-
-def test_an_answer_does_not_wait_until_the_next_cut_is_found(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings, _ = front()
-        with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
-            async with aclosing(recordings.transcribe(replace(source, growth=Growth(30 * RATE)), OPTIONS)) as answers:
-                await assert_first_comes(answers, dispatching, engine)
 
     asyncio.run(scenario())
 
@@ -317,57 +306,3 @@ def test_a_job_uses_a_window_of_its_own(monkeypatch):
         assert dispatching.admission.backlog.seconds == 0
 
     asyncio.run(scenario())
-
-
-def test_a_recording_that_grows_is_cut_as_far_as_it_is_there(monkeypatch):
-    """Blocks are of 30 s."""
-
-    async def scenario() -> None:
-        dispatching, engine, recordings, metrics = front()
-        cuts = [(start, start + 10) for start in range(5, 95, 30)]
-        with recorded(monkeypatch, 100, *cuts) as source:
-            growth = Growth(0)
-            growing = replace(source, growth=growth)
-            with recordings.accept(20.0, LANE) as accepted:
-                answers = collect(recordings.transcribe(growing, OPTIONS, accepted=accepted, growth=growth))
-                asked = asyncio.create_task(answers)
-                for samples, parts in ((20 * RATE, 0), (30 * RATE, 1), (89 * RATE, 1), (90 * RATE, 1)):
-                    recordings.grow(accepted, (samples - max(growth.samples, 20 * RATE)) / RATE)
-                    growth.grow(samples)
-                    await settle()
-                    assert sum(map(len, engine.batches.values())) == parts
-                    if engine.batches:
-                        engine.answer(dispatching)
-                    await settle()
-                assert not asked.done()
-                recordings.grow(accepted, 10.0)
-                growth.end()
-                while not asked.done():
-                    await settle()
-                    if engine.batches:
-                        engine.answer(dispatching)
-
-                assert [answer.transcript.text for answer in await asked] == ["5.0", "35.0", "65.0"]
-            assert dispatching.admission.backlog.seconds == 0
-            assert metrics.audio_seconds.labels("ok", "m")._value.get() == pytest.approx(100)
-
-    asyncio.run(scenario())
-
-
-def test_the_deadline_of_a_recording_moves_until_it_is_there(monkeypatch):
-    async def scenario() -> None:
-        dispatching, _, recordings, _ = front()
-        await dispatching.window.acquire(10**9)
-        with recorded(monkeypatch, 40, (0, 10)) as source:
-            growth = Growth(0)
-            asked = asyncio.create_task(
-                collect(recordings.transcribe(replace(source, growth=growth), OPTIONS, growth=growth))
-            )
-            await asyncio.sleep(1000.0)
-            assert not asked.done()
-            growth.end()
-            with pytest.raises(DeadlineExceededError):
-                await asked
-            assert asyncio.get_running_loop().time() == pytest.approx(1100.0)
-
-    virtual_time.run(scenario())
