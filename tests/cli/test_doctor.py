@@ -31,6 +31,7 @@ def trial(tmp_path, monkeypatch):
         program.write_text(f"#!/bin/sh\necho \"$@\" >> {told}\n{script}\necho '{end}'\n")
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
+        monkeypatch.setattr("audio.pool.confinement_here", tuple)
         return told
 
     return replace
