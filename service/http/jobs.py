@@ -274,6 +274,10 @@ async def _transcribe(
     front: Front, job: Job, recording: Path, record: Record, is_abandoned: Callable[[], bool]
 ) -> JobResult:
     request = orjson.loads(job.request)
+    if job.caller is not None and front.access.names and job.caller not in front.access.names:
+        withdrawn = _failed(RequestError("The API key of this job was withdrawn.", code=ErrorCode.INVALID_API_KEY))
+        _log(job, record, withdrawn.error_code)
+        return withdrawn
     try:
         async with AsyncExitStack() as resources:
             file = resources.enter_context(recording.open("rb"))

@@ -38,6 +38,8 @@ _FULL_SECONDS = 5.0
 _READY_SECONDS = 0.25  # between two checks whether the service is ready
 _MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # at the same time; a slow receiver delays no others
 _DELIVERY_SECONDS = 10.0
+_COPIES = 4  # recordings that are copied at the same time
+_MOST_FINISHED = 10_000  # jobs with their results; then the oldest go before their time
 _GONE = 410
 
 
@@ -102,6 +104,7 @@ class Jobs:
         self._metrics = metrics
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "jobs")
+        self._copying = ThreadPoolExecutor(_COPIES, "job-copies")
         self._changed = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._delivering: dict[str, asyncio.Task[None]] = {}
@@ -144,6 +147,7 @@ class Jobs:
         await self._outbound.close()
         await self._in_thread(self._store.close)
         self._thread.shutdown()
+        self._copying.shutdown()
 
     async def check_room(self, caller: str | None) -> None:
         """Check that there is room for a job of a caller.
@@ -181,7 +185,15 @@ class Jobs:
             delivery=delivery,
             traceparent=str(trace.traceparent) if (trace := current()) else None,
         )
-        await self._in_thread(lambda: self._store.add(job, recording))
+        await self.check_room(caller)
+        # In threads of their own: copying and syncing a gigabyte would hold up the polls of all.
+        copy = self._copying.submit(self._store.keep_recording, job.id, recording)
+        try:
+            await asyncio.shield(asyncio.wrap_future(copy))
+        except asyncio.CancelledError:  # the client has left
+            copy.add_done_callback(lambda _: self._store.drop_recording(job.id))
+            raise
+        await self._in_thread(lambda: self._store.add(job))
         self._changed.set()
         return job
 
@@ -264,9 +276,8 @@ class Jobs:
             self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
 
     async def _delete_expired(self) -> None:
-        for job in await self._in_thread(lambda: self._store.expired(self._clock())):
-            await self._in_thread(lambda job=job: self._store.delete(job))  # type: ignore[misc]
-            self._metrics.jobs.labels("expired").inc()
+        while deleted := await self._in_thread(lambda: self._store.delete_expired(self._clock(), _MOST_FINISHED)):
+            self._metrics.jobs.labels("expired").inc(deleted)
 
     async def _start_deliveries(self) -> None:
         if len(self._delivering) >= _MOST_DELIVERIES:

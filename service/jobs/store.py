@@ -5,6 +5,7 @@ All methods block; one thread at a time may call them.
 
 import fcntl
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -16,6 +17,14 @@ from typing import Any, BinaryIO
 from service.jobs.job import Delivery, Job, JobResult
 
 _VERSION = 2
+# Names of recordings are ids of jobs. Nothing else is ever deleted.
+_RECORDING = re.compile(r"job_[0-9a-f]{32}")
+# What an empty folder may hold: what we make in it, and what a new file system has.
+_OWN_NAMES = frozenset({"recordings", "lock", "lost+found"})
+# Expired jobs are deleted in transactions of this size: one for each job would take as many syncs, one for all would
+# hold up polls.
+_DELETED_AT_ONCE = 100
+_PAGES_GIVEN_BACK = 4096  # to the file system, after deleting; 16 MB
 _SCHEMA = """
 CREATE TABLE jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -95,16 +104,20 @@ class JobStore:
         self._max_jobs = max_jobs
         self._max_jobs_of_caller = max_jobs_of_caller
         self._max_bytes = max_bytes
+        path = folder / "jobs.sqlite"
         try:
+            if not path.exists():
+                _check_it_is_ours(folder)
             self._recordings.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
             raise JobsFolderError(f"the folder of the jobs, {folder}, is used by another service") from None
+        except JobsFolderError:
+            raise
         except OSError as error:
             raise JobsFolderError(f"the folder of the jobs, {folder}, cannot be used: {error.strerror}") from None
-        path = folder / "jobs.sqlite"
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.row_factory = sqlite3.Row
@@ -136,20 +149,36 @@ class JobStore:
             if own >= self._max_jobs_of_caller:
                 raise CallerFullError(f"This key has {own} jobs that are not finished, which is all it may have")
 
-    def add(self, job: Job, recording: BinaryIO) -> None:
-        """Store a new job and its recording; when this returns, both are on the disk.
+    def keep_recording(self, job: str, recording: BinaryIO) -> None:
+        """Copy a recording to the disk, for a job that `add` will store; any thread may call this.
 
         Raises:
             StoreFullError: if there is no room.
         """
-        self.check_room(job.caller)
-        path, delivery = self.recording(job.id), job.delivery
+        path = self.recording(job)
         try:
             with path.open("xb") as file:
                 shutil.copyfileobj(recording, file, 1 << 20)
                 file.flush()
                 os.fsync(file.fileno())
             _sync_folder(self._recordings)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise StoreFullError(f"the job cannot be written ({error.strerror})") from error  # without the path
+
+    def drop_recording(self, job: str) -> None:
+        """Delete a recording whose job will not be stored; any thread may call this."""
+        self.recording(job).unlink(missing_ok=True)
+
+    def add(self, job: Job) -> None:
+        """Store a new job, whose recording is on the disk; when this returns, the job is too.
+
+        Raises:
+            StoreFullError: if there is no room; then its recording is deleted.
+        """
+        delivery = job.delivery
+        try:
+            self.check_room(job.caller)
             with self._transaction():
                 self._database.execute(
                     "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, traceparent, "
@@ -159,10 +188,12 @@ class JobStore:
                         *((delivery.url, delivery.secret, "pending") if delivery else (None, None, None)),
                     ),
                 )
-        except (OSError, sqlite3.OperationalError) as error:
-            path.unlink(missing_ok=True)
-            reason = error.strerror if isinstance(error, OSError) else error  # a client need not know the path
-            raise StoreFullError(f"the job cannot be written ({reason})") from error
+        except StoreFullError:
+            self.drop_recording(job.id)
+            raise
+        except sqlite3.OperationalError as error:
+            self.drop_recording(job.id)
+            raise StoreFullError(f"the job cannot be written ({error})") from error
 
     def recording(self, job: str) -> Path:
         """Return the path of a job's recording, which exists until the job is finished."""
@@ -241,8 +272,8 @@ class JobStore:
         """Store the result of a running job, and delete its recording; False if it is not running any more."""
         with self._transaction():
             changed = self._database.execute(
-                "UPDATE jobs SET state = ?, finished = ?, expires = ?, audio_seconds = ?, error_code = ?, "
-                "error_message = ?, webhook_due = iif(webhook_url IS NULL, NULL, ?) "
+                "UPDATE jobs SET state = ?, request = x'', finished = ?, expires = ?, audio_seconds = ?, "
+                "error_code = ?, error_message = ?, webhook_due = iif(webhook_url IS NULL, NULL, ?) "
                 "WHERE id = ? AND state = 'in_progress'",
                 (
                     *("failed" if result.error_code else "completed", now, expires, result.audio_seconds),
@@ -261,7 +292,8 @@ class JobStore:
         """Cancel a job; False if it is finished. No webhook is sent, because its caller knows."""
         with self._transaction():
             changed = self._database.execute(
-                f"UPDATE jobs SET state = 'cancelled', finished = ?, expires = ? WHERE id = ? AND {_UNFINISHED}",  # noqa: S608
+                f"UPDATE jobs SET state = 'cancelled', request = x'', finished = ?, expires = ? "  # noqa: S608
+                f"WHERE id = ? AND {_UNFINISHED}",
                 (now, expires, job),
             ).rowcount
         self.recording(job).unlink(missing_ok=True)
@@ -273,9 +305,28 @@ class JobStore:
             self._database.execute("DELETE FROM jobs WHERE id = ?", (job,))
         self.recording(job).unlink(missing_ok=True)
 
-    def expired(self, now: float) -> list[str]:
-        """Return expired jobs."""
-        return [job for (job,) in self._database.execute("SELECT id FROM jobs WHERE expires <= ?", (now,))]
+    def delete_expired(self, now: float, most_finished: int) -> int:
+        """Delete some jobs that have expired, or the oldest finished ones beyond a number; return how many.
+
+        Args:
+            now: Unix time.
+            most_finished: finished jobs to keep.
+        """
+        with self._transaction():
+            deleted = self._database.execute(
+                "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE expires <= ? LIMIT ?)",
+                (now, _DELETED_AT_ONCE),
+            ).rowcount
+            (finished,) = self._one("SELECT count(*) FROM jobs WHERE expires IS NOT NULL")
+            if finished > most_finished:
+                deleted += self._database.execute(
+                    "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE expires IS NOT NULL "
+                    "ORDER BY expires LIMIT ?)",
+                    (min(finished - most_finished, _DELETED_AT_ONCE),),
+                ).rowcount
+        if deleted:
+            self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")
+        return deleted
 
     def due_deliveries(self, now: float) -> list[tuple[str, str]]:
         """Return the ids and addresses of the webhooks that are due, the longest due first."""
@@ -307,6 +358,7 @@ class JobStore:
         return None if moment is None else float(moment)
 
     def _prepare(self) -> None:
+        self._database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect before the first table alone
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")  # in WAL mode NORMAL may lose the last commits
         self._database.execute("PRAGMA foreign_keys = ON")
@@ -324,7 +376,7 @@ class JobStore:
             )
         kept = {job for (job,) in self._database.execute(f"SELECT id FROM jobs WHERE {_UNFINISHED}")}  # noqa: S608
         for path in self._recordings.iterdir():
-            if path.name not in kept:
+            if path.name not in kept and _RECORDING.fullmatch(path.name):
                 path.unlink()
 
     def lost(self) -> list[str]:
@@ -355,6 +407,21 @@ def _job(row: sqlite3.Row) -> Job:
     *fields, traceparent, url, secret, state, attempts, error = row
     delivery = None if url is None else Delivery(url, secret, state, attempts, error)
     return replace(Job(*fields), traceparent=traceparent, delivery=delivery)
+
+
+def _check_it_is_ours(folder: Path) -> None:
+    """Check that a folder without our database has no files of somebody else.
+
+    Raises:
+        JobsFolderError: if it has.
+    """
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    recordings = folder / "recordings"
+    inside = [path.name for path in recordings.iterdir()] if recordings.is_dir() else []
+    if not _OWN_NAMES.issuperset(names) or not all(map(_RECORDING.fullmatch, inside)):
+        raise JobsFolderError(
+            f"the folder of the jobs, {folder}, has files that are not of jobs; name an empty folder, or a new one"
+        )
 
 
 def _sync_folder(folder: Path) -> None:

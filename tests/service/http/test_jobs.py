@@ -1,17 +1,21 @@
 """Jobs over a real socket, with a stub engine and a real receiver of webhooks."""
 
+import asyncio
 import contextlib
 import hashlib
 import http.server
 import json
 import threading
+from types import SimpleNamespace
 
 import httpx
 import openai
 import pytest
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.http.jobs import transcribe_job
 from service.jobs import webhook as webhooks
+from service.jobs.job import Job
 from service.jobs.store import JobStore
 from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
@@ -373,3 +377,13 @@ def test_a_restart_begins_again_what_was_under_way_and_what_waited(tmp_path):
         for number, job in enumerate(waiting, 3):
             assert finished(service, job)["status"] == "completed"
             assert service.client.get(f"{JOBS}/{job}/result").json()["text"] == transcript(tone(1000 * number)).text
+
+
+def test_a_job_whose_key_was_withdrawn_is_not_begun(tmp_path):
+    job = Job("job_1", "gone", "in_progress", "m", b'{"fields": [], "media_type": "", "task": "transcribe"}', 5, 1.0)
+    tracer = SimpleNamespace(begin=lambda *_, **__: None)
+    front = SimpleNamespace(access=SimpleNamespace(names=["other"]), tracer=tracer)
+
+    result = asyncio.run(transcribe_job(front, job, tmp_path / "not read", lambda: False))
+
+    assert (result.status, result.error_code) == (401, "invalid_api_key")

@@ -30,7 +30,8 @@ def store(tmp_path):
 
 def add(store: JobStore, name: str, caller: str | None = "me", delivery: Delivery | None = None, size: int = 5) -> Job:
     job = Job(name, caller, "queued", "m", b"{}", size, 1.0, delivery=delivery)
-    store.add(job, io.BytesIO(b"sound" * (size // 5)))
+    store.keep_recording(name, io.BytesIO(b"sound" * (size // 5)))
+    store.add(job)
     return job
 
 
@@ -51,9 +52,9 @@ def test_a_job_that_is_done_leaves_its_result_and_not_its_recording(store):
     assert store.find("a").state == "completed"
     assert store.result("a") == JobResult(200, "text/plain", b"words")
     assert not store.recording("a").exists()
-    assert store.expired(9.0) == []
-    assert store.expired(10.0) == ["a"]
-    store.delete("a")
+    assert store.find("a").request == b""
+    assert store.delete_expired(9.0, 100) == 0
+    assert store.delete_expired(10.0, 100) == 1
     assert store.find("a") is None
     assert store.result("a") is None
 
@@ -164,8 +165,57 @@ def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     with pytest.raises(JobsFolderError, match="another version"):
         store_in(tmp_path / "newer")
     (tmp_path / "strange" / "recordings" / "folder").mkdir(parents=True)
-    with pytest.raises(JobsFolderError, match="cannot be read"):
+    with pytest.raises(JobsFolderError, match="not of jobs"):
         store_in(tmp_path / "strange")
+
+
+@pytest.mark.parametrize("name", ["recordings/interview.wav", "holiday.jpg", "recordings/job_1"])
+def test_a_folder_with_files_of_somebody_else_is_refused_and_keeps_them(tmp_path, name):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"theirs")
+
+    with pytest.raises(JobsFolderError, match="has files that are not of jobs"):
+        store_in(tmp_path)
+    assert file.read_bytes() == b"theirs"
+
+
+def test_a_new_file_system_is_an_empty_folder_and_only_our_own_leftovers_are_deleted(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    store_in(tmp_path).close()
+    ours, theirs = (tmp_path / "recordings" / name for name in ("job_" + 32 * "0", "notes.txt"))
+    ours.touch()
+    theirs.touch()
+
+    store_in(tmp_path).close()
+
+    assert not ours.exists()
+    assert theirs.exists()
+
+
+def test_expired_jobs_go_a_hundred_at_once_and_the_oldest_beyond_the_most(store, monkeypatch):
+    for number in range(130):
+        add(store, f"{number}")
+        store.start_next(1.0)
+        store.finish(f"{number}", RESULT, 1.0, expires=10.0 + number)
+
+    assert [store.delete_expired(125.0, 100) for _ in range(3)] == [100, 16, 0]
+    assert [store.delete_expired(125.0, 4) for _ in range(2)] == [10, 0]
+    assert [store.find(f"{number}") is not None for number in (125, 126, 129)] == [False, True, True]
+
+
+def test_the_room_of_deleted_jobs_is_given_back(store, tmp_path):
+    for number in range(20):
+        add(store, f"{number}")
+        store.start_next(1.0)
+        store.finish(f"{number}", JobResult(200, "text/plain", bytes(100_000)), 1.0, expires=10.0)
+    store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    before = (tmp_path / "jobs.sqlite").stat().st_size
+
+    store.delete_expired(10.0, 100)
+    store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    assert (tmp_path / "jobs.sqlite").stat().st_size < before / 10
 
 
 def test_no_other_user_can_read_the_files(store, tmp_path):
