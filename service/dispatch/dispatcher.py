@@ -323,12 +323,15 @@ class Dispatcher:
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
             return  # the engine was lost before, and its batches were replayed
-        if isinstance(answer, Result) and len(answer.answers) != len(utterances):
-            log.error("%d answers for %d utterances", len(answer.answers), len(utterances))
-            answer = Failure(answer.number, FailureKind.BATCH, "not an answer for each utterance")
         if isinstance(answer, Result):
-            self._complete(engine, utterances, answer)
-        else:
+            try:
+                answers = list(zip(utterances, answer.answers, strict=True))
+            except Exception:  # not an answer for each, or arrays that do not fit: a bug of the engine
+                log.exception("answers cannot be read", extra={"utterances": len(utterances)})
+                answer = Failure(answer.number, FailureKind.BATCH, "not an answer for each utterance")
+            else:
+                self._complete(engine, answers, answer)
+        if isinstance(answer, Failure):
             self._split(engine, utterances, answer)
         self._feed_engines()
 
@@ -401,8 +404,11 @@ class Dispatcher:
             log.exception("batch could not be sent", extra={"utterances": len(utterances)})
             self.engine_answered(engine, Failure(batch.number, FailureKind.BATCH, str(error)))
 
-    def _complete(self, engine: EngineLink, utterances: list[Utterance], result: Result) -> None:
-        for utterance, answer in zip(utterances, result.answers, strict=True):
+    def _complete(
+        self, engine: EngineLink, answers: list[tuple[Utterance, Transcript | Probabilities]], result: Result
+    ) -> None:
+        utterances = [utterance for utterance, _ in answers]
+        for utterance, answer in answers:
             if not utterance.answer.done():
                 utterance.answer.set_result(answer)
         audio = sum(utterance.seconds for utterance in utterances)

@@ -12,7 +12,7 @@ from service.dispatch.errors import (
 from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind, Result
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
-from transcripts.transcript import Transcript
+from transcripts.transcript import FlatTranscripts, Transcript
 
 
 def test_each_caller_gets_its_own_answer():
@@ -302,6 +302,25 @@ def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error
             engine.answer(front)
 
         assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("broken", [[], FlatTranscripts(["a", "b"], *[b""] * 10)], ids=["too few", "arrays"])
+def test_answers_that_cannot_be_read_are_a_failed_batch_and_no_caller_waits_for_ever(broken):
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+        number, _ = engine.batches.popitem()
+        front.engine_answered(engine, Result(number, broken, 0.1, 2.0))
+        for _ in asked:
+            await settle()
+            engine.answer(front)
+
+        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0"]
 
     run(scenario)
 
