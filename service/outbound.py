@@ -10,9 +10,11 @@ would connect without these checks.
 import asyncio
 import re
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from ssl import SSLContext
 from typing import Self
@@ -25,7 +27,8 @@ from service.tracing import current
 _MAX_URL = 2048
 _MAX_PORT = 65535
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
-_RESOLVERS = 4  # threads; a name server that does not answer blocks one for some seconds
+# Threads for look-ups, in all and of one caller; a name server that does not answer blocks one for some seconds.
+_RESOLVERS, _RESOLVERS_OF_CALLER = 32, 4
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the last 32 bits are an IPv4 address
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -42,6 +45,14 @@ class ForbiddenUrlError(OutboundError):
 
 class UnreachableError(OutboundError):
     """The host cannot be reached, or does not answer in time."""
+
+
+class NoLookupError(UnreachableError):
+    """The name was not looked up: too many look-ups of this caller are under way. Later there may be room."""
+
+
+# Who a request is made for, while it is connected.
+_CALLER: ContextVar[str | None] = ContextVar("caller", default=None)
 
 
 def check_allowed(entry: str) -> str:
@@ -117,6 +128,7 @@ class Outbound:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         silence_seconds: float = 10.0,
+        caller: str | None = None,
     ) -> AsyncIterator[httpcore.Response]:
         """Make a request; within the block, read its answer: `status`, `headers`, `aiter_stream()`.
 
@@ -128,12 +140,15 @@ class Outbound:
             headers: headers to send; Host, Content-Length and the current trace are added.
             content: the body.
             silence_seconds: longest wait for name resolution, the connection, and each block of the answer.
+            caller: who gave the URL; None: somebody without a key. Each has a few look-ups of names at the same time.
 
         Raises:
             ForbiddenUrlError: if the URL, or every address of its host, is forbidden.
+            NoLookupError: if the caller has too many look-ups under way; nothing was sent.
             UnreachableError: if the request cannot be made, or its answer stops.
         """
         target = self._parse(url)
+        _CALLER.set(caller)
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), silence_seconds)
         try:
             async with self._pool.stream(
@@ -152,9 +167,10 @@ class Outbound:
     def _parse(self, url: str) -> httpx.URL:
         try:
             target = httpx.URL(url)
+            name = target.host  # decoded from IDNA, which may fail
         except (httpx.InvalidURL, ValueError):
             raise ForbiddenUrlError("It is not a URL.") from None
-        if len(url) > _MAX_URL or target.scheme not in ("http", "https") or not target.host:
+        if len(url) > _MAX_URL or target.scheme not in ("http", "https") or not name:
             raise ForbiddenUrlError(f"It is not a URL of https with a host, of up to {_MAX_URL} characters.")
         if target.port is not None and not 0 < target.port <= _MAX_PORT:
             raise ForbiddenUrlError(f"There is no port {target.port}.")
@@ -184,6 +200,7 @@ class _CheckedBackend(httpcore.AnyIOBackend):
         self._may_be_private = may_be_private
         self._resolve = resolve
         self._threads = threads
+        self._lookups: Counter[str | None] = Counter()
 
     async def connect_tcp(
         self,
@@ -196,7 +213,7 @@ class _CheckedBackend(httpcore.AnyIOBackend):
         """Resolve the host, and connect to the first allowed address that answers."""
         try:
             async with asyncio.timeout(timeout):
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)
+                found = await self._looked_up(host, port)
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
         except (OSError, UnicodeError):
@@ -210,6 +227,22 @@ class _CheckedBackend(httpcore.AnyIOBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
         return await super().connect_tcp(usable[-1], port, timeout, local_address, socket_options)
+
+    async def _looked_up(self, host: str, port: int) -> Sequence[str]:
+        """Look up a name in a thread, if the caller may have one more; one that is given up still counts to its end."""
+        caller = _CALLER.get()
+        if self._lookups[caller] >= _RESOLVERS_OF_CALLER or self._lookups.total() >= _RESOLVERS:
+            raise NoLookupError("too many names are looked up at this moment; try again later.")
+        self._lookups[caller] += 1
+        lookup = asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)
+
+        def end(done: "asyncio.Future[Sequence[str]]") -> None:
+            self._lookups[caller] -= 1
+            if not done.cancelled():
+                done.exception()  # its request may have ended
+
+        lookup.add_done_callback(end)
+        return await asyncio.shield(lookup)
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -21,7 +21,7 @@ from service.jobs import webhook
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.store import JobStore
 from service.metrics import Metrics
-from service.outbound import ForbiddenUrlError, Outbound, OutboundError
+from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, OutboundError
 from service.threads import in_thread
 from service.tracing import Trace, Traceparent, current, under
 
@@ -36,7 +36,9 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 3600.0
 _MOST_REFUSALS = 20
 _FULL_SECONDS = 5.0
 _READY_SECONDS = 0.25  # between two checks whether the service is ready
-_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # at the same time; a slow receiver delays no others
+# At the same time; a slow receiver delays no others, nor do all receivers of one caller.
+_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST, _MOST_DELIVERIES_OF_CALLER = 32, 4, 8
+_NO_LOOKUP_SECONDS = 5.0
 _DELIVERY_SECONDS = 10.0
 _COPIES = 4  # recordings that are copied at the same time
 _MOST_FINISHED = 10_000  # jobs with their results; then the oldest go before their time
@@ -109,6 +111,7 @@ class Jobs:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._delivering: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
+        self._callers: Counter[str | None] = Counter()
 
     async def run(self) -> None:
         """Run jobs until cancelled; then running jobs are queued again."""
@@ -289,7 +292,10 @@ class Jobs:
             job = await self._in_thread(lambda name=name: self._store.find(name))  # type: ignore[misc]
             if job is None or job.delivery is None:  # deleted meanwhile
                 continue
+            if self._callers[job.caller] >= _MOST_DELIVERIES_OF_CALLER and job.caller is not None:
+                continue
             self._hosts[host] += 1
+            self._callers[job.caller] += 1
             self._start_task(self._delivering, name, self._deliver(job, job.delivery, host))
             if len(self._delivering) >= _MOST_DELIVERIES:
                 return
@@ -297,8 +303,13 @@ class Jobs:
     async def _deliver(self, job: Job, delivery: Delivery, host: str) -> None:
         try:
             error, is_final = await self._post(job, delivery)
+        except NoLookupError:  # it was no attempt
+            later = self._clock() + _NO_LOOKUP_SECONDS
+            await self._retrying(lambda: self._store.delivered(job.id, delivery, later))
+            return
         finally:
             self._hosts[host] -= 1
+            self._callers[job.caller] -= 1
         attempts, now = delivery.attempts + 1, self._clock()
         due = None
         if error is None:
@@ -324,11 +335,13 @@ class Jobs:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 with under(_trace(job)):
                     async with self._outbound.request(
-                        "POST", delivery.url, headers=headers, content=content
+                        "POST", delivery.url, headers=headers, content=content, caller=job.caller
                     ) as response:
                         status = response.status
         except ForbiddenUrlError as error:
             return str(error), True
+        except NoLookupError:
+            raise
         except OutboundError as error:
             return str(error), False
         except TimeoutError:

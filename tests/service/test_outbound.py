@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.outbound import ForbiddenUrlError, Outbound, UnreachableError, check_allowed, is_public
+from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, UnreachableError, check_allowed, is_public
 
 PRIVATE = (
     *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
@@ -198,3 +198,47 @@ def test_entries_of_the_list(entry):
 def test_invalid_entries_are_refused(entry):
     with pytest.raises(ValueError, match="neither"):
         check_allowed(entry)
+
+
+def test_names_that_are_not_answered_hold_only_look_ups_of_the_caller_who_gave_them(receiver):
+    answered = threading.Event()
+
+    def resolve(host, port):
+        if host == "slow":
+            answered.wait(60)
+        return ["127.0.0.1"]
+
+    port = receiver.server_address[1]
+
+    async def ask(outbound, host, caller):
+        async with outbound.request("POST", f"http://{host}:{port}/", content=b"", caller=caller) as response:
+            return response.status
+
+    async def run():
+        async with Outbound([f"http://slow:{port}", f"http://quick:{port}"], resolve=resolve) as outbound:
+            slow = [asyncio.create_task(ask(outbound, "slow", "one")) for _ in range(4)]
+            await asyncio.sleep(0)  # until each has begun
+            while outbound_lookups(outbound) < 4:
+                await asyncio.sleep(0.01)
+            with pytest.raises(NoLookupError, match="too many names"):
+                await ask(outbound, "quick", "one")
+            assert await ask(outbound, "quick", "two") == 200
+            answered.set()
+            assert await asyncio.gather(*slow) == [200] * 4
+            assert await ask(outbound, "quick", "one") == 200
+
+    asyncio.run(run())
+
+
+def outbound_lookups(outbound):
+    return outbound._pool._network_backend._lookups.total()
+
+
+@pytest.mark.parametrize("url", ["https://xn--/", "https://xn--a.example/", "https://\u2488.example/"])
+def test_a_name_that_idna_cannot_read_is_no_url(url):
+    async def run():
+        async with Outbound() as outbound:
+            outbound.check(url)
+
+    with pytest.raises(ForbiddenUrlError):
+        asyncio.run(run())

@@ -123,7 +123,7 @@ class HangingOutbound:
         self.delivered = asyncio.Event()
 
     @asynccontextmanager
-    async def request(self, method, url, *, headers, content):
+    async def request(self, method, url, *, headers, content, caller):
         if "hangs" in url:
             await asyncio.Event().wait()
         self.delivered.set()
