@@ -12,7 +12,7 @@ from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.numbers import whole
 from cli.recordings import Recording, recordings, transcript_paths
-from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render, render_channels
+from cli.renderings import FORMATS, TIMED, Format, formats, render
 
 Outcome = Transcribed | Sequence[Transcribed]
 """A transcript, or with `--multichannel` that of each channel."""
@@ -70,16 +70,19 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: Format) -> str:
-    size = SubtitleSize(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
-    if isinstance(outcome, Transcribed):
-        return render(one.name, outcome, wanted, size)
-    return render_channels(one.name, outcome, wanted, size)
+    from transcripts.subtitles import USUAL, CueSize
+
+    size = CueSize(
+        args.subtitle_characters or USUAL.characters,
+        args.subtitle_lines or USUAL.lines,
+        args.subtitle_seconds or USUAL.seconds,
+    )
+    return render(one.name, outcome, wanted, size)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write a transcript for each file; files that fail are named on stderr."""
     _check_effect(args)
-    check_installed(args.format, by_channel=args.multichannel)
     # Segments of all channels are sorted by time.
     args.timestamps = args.timestamps or args.multichannel or bool(set(args.format) & set(TIMED))
     with recordings(args.files) as found:

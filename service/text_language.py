@@ -4,9 +4,10 @@ import copy
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transcripts.languages import NAMES
+from transcripts.spoken_language import Spoken
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -17,16 +18,7 @@ _TELLING = 0.5
 _lock = threading.Lock()
 
 
-class DetectedLanguage(NamedTuple):
-    """A language in ISO 639-1, and its probability among the candidates, 0 to 1."""
-
-    language: str
-    probability: float
-
-
-def detect_languages(
-    texts: Sequence[str], among: Sequence[str] = ()
-) -> tuple[DetectedLanguage | None, list[DetectedLanguage | None]]:
+def detect_languages(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Spoken | None, list[Spoken | None]]:
     """Detect the language of texts that belong together: of all together and of each. Any thread may call this.
 
     A text that is too short has the language of all, with its own probability of that.
@@ -50,16 +42,16 @@ def detect_languages(
     return whole, [_of_part(rank, whole) for rank in ranks]
 
 
-def _best(rank: dict[str, float]) -> DetectedLanguage:
+def _best(rank: dict[str, float]) -> Spoken:
     language = max(rank, key=rank.__getitem__)
-    return DetectedLanguage(language, rank[language])
+    return Spoken(language, rank[language])
 
 
-def _of_part(rank: dict[str, float], whole: DetectedLanguage) -> DetectedLanguage | None:
+def _of_part(rank: dict[str, float], whole: Spoken) -> Spoken | None:
     if not rank:
         return None
     best = _best(rank)
-    return best if best.probability >= _TELLING else DetectedLanguage(whole.language, rank[whole.language])
+    return best if best.probability >= _TELLING else Spoken(whole.language, rank[whole.language])
 
 
 @lru_cache(maxsize=16)

@@ -1,6 +1,6 @@
 """A decoded recording and its utterances: one, or those that it is cut into, each cut when it is needed."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,6 +13,7 @@ from audio.segment.cuts import CutBlock, SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.threads import in_thread
+from transcripts.transcription import Coverage
 
 T = TypeVar("T")
 
@@ -20,30 +21,8 @@ _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of a recording was transcribed, in seconds.
-
-    Attributes:
-        transcribed: audio that the model got.
-        skipped: audio that was left out, because the detector found no speech.
-        speech_without_text: speech by the detector, in parts for which the model wrote nothing.
-    """
-
-    transcribed: float
-    skipped: float
-    speech_without_text: float
-
-    def __add__(self, other: "Coverage") -> "Coverage":
-        return Coverage(
-            self.transcribed + other.transcribed,
-            self.skipped + other.skipped,
-            self.speech_without_text + other.speech_without_text,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class CutRecording:
-    """A recording, where it is cut, and which of its utterances are answered.
+    """A recording, and where it is cut.
 
     Attributes:
         recording: the decoded recording.
@@ -57,7 +36,6 @@ class CutRecording:
     detector: SpeechDetector
     threads: Executor
     _probabilities: list[SpeechProbabilities] = field(default_factory=list, init=False, repr=False)
-    _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
     @property
     def rate(self) -> int:
@@ -89,15 +67,15 @@ class CutRecording:
             return await self._in_thread(lambda: speech(self.recording, self.detector))
         return np.concatenate(self._probabilities) if self._probabilities else np.empty(0, np.float32)
 
-    def note_answer(self, segment: Segment, *, has_text: bool) -> None:
-        """Record that an utterance was answered."""
-        self._answered.append((segment, has_text))
+    async def coverage(self, answered: Sequence[tuple[Segment, bool]]) -> Coverage:
+        """Return how much of it was transcribed.
 
-    async def coverage(self) -> Coverage:
-        """Return how much of it was transcribed, once all its utterances are answered."""
+        Args:
+            answered: its utterances, each with whether the model wrote anything for it.
+        """
         rate, total = self.recording.rate, len(self.recording)
-        transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in self._answered)
-        silent = [segment for segment, has_text in self._answered if not has_text]
+        transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in answered)
+        silent = [segment for segment, has_text in answered if not has_text]
         speech = 0.0
         if silent:
             is_speech = await self.speech() >= _SPEECH

@@ -10,11 +10,11 @@ from service.http.chunking import ChunkingStrategy, ServerVad
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from transcripts.languages import language_code
+from transcripts.transcription import LanguageSource
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
-LanguageSource = Literal["request", "model", "text", "audio", "assumed"]
 
 # Values of OpenAI's API that are not supported.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}

@@ -20,10 +20,11 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http import conversation, reply
+from service.http import answer as answering
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 from tests.soak.processes import decoders
+from transcripts import events as written_events
 from transcripts.subtitle_stream import SubtitleStream
 
 LONGEST = 5.0
@@ -322,13 +323,9 @@ def ran_on_loop(monkeypatch):
 
         monkeypatch.setattr(where, name, watched)
 
-    for module in (reply, conversation):
-        watch(module, "joined")
-        watch(module, "segment_texts")
-    for name in ("render", "done_frame"):
-        watch(reply, name)
-    for name in ("_rendered", "_whole"):
-        watch(conversation.Conversation, name)
+    for name in ("joined", "segment_texts", "as_json", "as_verbose_json", "as_text", "as_subtitles"):
+        watch(answering, name)
+    watch(written_events, "whole")
     watch(SubtitleStream, "end")
     return ran
 
@@ -348,6 +345,6 @@ def test_a_long_answer_is_written_in_a_thread_and_is_the_same(
     assert ran_on_loop
     assert not any(ran_on_loop)
 
-    monkeypatch.setattr(reply, "_TOKENS_ON_LOOP", 10**6)
+    monkeypatch.setattr(answering, "_TOKENS_ON_LOOP", 10**6)
     assert service.post(**asked).text == written
     assert any(ran_on_loop)

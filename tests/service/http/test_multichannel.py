@@ -11,13 +11,12 @@ import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.dispatch.dispatcher import Answer
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http.conversation import Channel, Turn, in_order
-from service.http.events import deltas
+from service.http.answer import in_order
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
 from transcripts.transcript import Transcript, Word
+from transcripts.transcription import Part, Turn, turns_of
 
 LEFT, RIGHT = tone(2 * SAMPLE_RATE), tone(2 * SAMPLE_RATE, 0.2)
 BOTH = wav(np.stack([LEFT, RIGHT], axis=1))
@@ -183,20 +182,21 @@ def heard(*starts: float) -> Transcript:
     return Transcript(" ".join(word.text for word in words), list(range(len(words))), [1.0] * len(words), words)
 
 
-async def turns(channel: Channel, starts) -> object:
+def turn_of(channel: int, start: float) -> Turn:
+    return next(turns_of(channel, Part(heard(start), start, 10.0), is_first=True))
+
+
+async def turns(channel: int, starts):
     for start in sorted(starts):
-        part = heard(start)
         await asyncio.sleep(0)
-        yield Turn(channel, start, Answer(part, 0.0), next(deltas(part)), False)
+        yield turn_of(channel, start)
 
 
 @given(st.lists(st.lists(st.floats(0, 9), max_size=6), min_size=1, max_size=4))
 def test_turns_of_all_channels_come_in_the_order_of_time(starts):
-    channels = [Channel(number, None, None) for number in range(len(starts))]
-
     async def merged() -> list[tuple[float, int]]:
-        streams = [turns(channel, some) for channel, some in zip(channels, starts, strict=True)]
-        return [(turn.start, turn.channel.number) async for turn in in_order(streams)]
+        streams = [turns(number, some) for number, some in enumerate(starts)]
+        return [(turn.start, turn.channel) async for turn in in_order(streams)]
 
     expected = sorted((start, number) for number, some in enumerate(starts) for start in some)
     assert asyncio.run(merged()) == expected
@@ -207,8 +207,7 @@ def test_a_client_that_leaves_ends_the_work_on_every_channel():
 
     async def endless(number: int):
         try:
-            part = heard(1.0)
-            yield Turn(Channel(number, None, None), 1.0, Answer(part, 0.0), next(deltas(part)), True)
+            yield turn_of(number, 1.0)
             await asyncio.Event().wait()
         finally:
             closed.append(number)

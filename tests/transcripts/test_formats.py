@@ -2,17 +2,19 @@ import json
 import math
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.audio import Transcription, TranscriptionVerbose
+from openai.types.audio import Transcription as Published
+from openai.types.audio import TranscriptionVerbose
 from pydantic import TypeAdapter
 
-from service.dispatch.cut_recording import Coverage
-from service.http.events import deltas
-from service.http.formats import TextLanguage, render
+from transcripts.json_formats import as_json, as_verbose_json
 from transcripts.segments import split_segments
+from transcripts.text_formats import as_subtitles, as_text
 from transcripts.transcript import Transcript, Word
+from transcripts.transcription import Channel, Coverage, Language, Speech, Transcription, stretches
 
 
 def words(*spoken: tuple[str, float, float]) -> list[Word]:
@@ -27,35 +29,30 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
 # Half of the second 0.5 to 1 is speech; frames last 32 ms.
 SPEECH = np.array([0.9] * 24 + [0.1] * 60, np.float32)
 COVERAGE = Coverage(transcribed=2.0, skipped=0.5, speech_without_text=0.0)
-PLAIN = TextLanguage("transcribe", None, has_times=True)
+PLAIN = Language()
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
 
-def answer(
-    heard: Transcript,
-    response_format: str = "verbose_json",
-    granularities=("segment",),
-    text_language: TextLanguage = PLAIN,
-):
-    return render(
-        heard,
-        seconds=2.5,
-        response_format=response_format,
-        granularities=granularities,
-        text_language=text_language,
-        token_bytes=None,
-        speech=SPEECH,
-        coverage=COVERAGE,
-    )
+def whole(transcript: Transcript, language: Language = PLAIN, seconds: float = 2.5) -> Transcription:
+    channel = Channel(None, seconds, transcript, (), language, Speech(SPEECH, 0.032))
+    return Transcription(seconds, [channel], language, COVERAGE)
+
+
+def verbose(heard: Transcription, *granularities: str) -> dict:
+    """The object, as a client reads it."""
+    body = as_verbose_json(heard, words="word" in granularities, segments="segment" in granularities)
+    return json.loads(orjson.dumps(body))
 
 
 def test_the_text_is_the_same_in_every_format():
+    heard = whole(TWO)
+
     texts = {
-        json.loads(answer(TWO, "json").body)["text"],
-        json.loads(answer(TWO).body)["text"],
-        answer(TWO, "text").body.decode().removesuffix("\n"),
-        answer(TWO, "srt").body.decode().splitlines()[2],
-        answer(TWO, "vtt").body.decode().splitlines()[3],
+        as_json(heard, asks_language=False, token_bytes=None)["text"],
+        verbose(heard)["text"],
+        as_text(heard).removesuffix("\n"),
+        as_subtitles(heard, "srt").splitlines()[2],
+        as_subtitles(heard, "vtt").splitlines()[3],
     }
 
     assert texts == {"hi. there"}
@@ -83,7 +80,7 @@ def test_segments_hold_every_word_once_in_order(gaps):
 
 
 def test_verbose_segments_have_every_key_that_clients_read():
-    segment = json.loads(answer(TWO).body)["segments"][1]
+    segment = verbose(whole(TWO), "segment")["segments"][1]
 
     assert segment == {
         "id": 1,
@@ -100,8 +97,8 @@ def test_verbose_segments_have_every_key_that_clients_read():
 
 
 def test_only_the_granularities_asked_for_are_listed():
-    both = json.loads(answer(TWO, granularities=("word", "segment")).body)
-    neither = json.loads(answer(TWO, granularities=()).body)
+    both = verbose(whole(TWO), "word", "segment")
+    neither = verbose(whole(TWO))
 
     assert [word["word"] for word in both["words"]] == ["hi.", "there"]
     assert len(both["segments"]) == 2
@@ -109,10 +106,12 @@ def test_only_the_granularities_asked_for_are_listed():
 
 
 def test_silence_is_an_empty_transcript():
-    body = json.loads(answer(Transcript("", [], [], []), granularities=("word", "segment")).body)
+    nothing = whole(Transcript("", [], [], []))
+
+    body = verbose(nothing, "word", "segment")
 
     assert (body["text"], body["words"], body["segments"]) == ("", [], [])
-    assert answer(Transcript("", [], [], []), "text").body == b"\n"
+    assert as_text(nothing) == "\n"
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b.", "aa", "c!"]), st.floats(0, 3), st.floats(0.01, 1)), max_size=20))
@@ -123,7 +122,7 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
         now += gap + length
     heard = transcript(*spoken)
 
-    pieces = list(deltas(heard))
+    pieces = list(stretches(heard))
 
     assert "".join(piece.text for piece in pieces) == heard.text
     assert [token for piece in pieces for token in range(*piece.token_span)] == heard.tokens
@@ -133,7 +132,7 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
 
 
 def test_verbose_json_names_the_task_and_the_language_of_the_text():
-    body = json.loads(answer(TWO, text_language=TextLanguage("translate", "de", has_times=True)).body)
+    body = verbose(whole(TWO, Language("translate", "de")))
 
     assert (body["task"], body["language"]) == ("translate", "german")
 
@@ -143,14 +142,8 @@ def untimed(*texts: str) -> Transcript:
     return Transcript(" ".join(texts), list(range(len(texts))), [0.5] * len(texts), heard)
 
 
-def test_words_without_times_divide_the_time_and_a_model_without_times_has_no_segments():
-    body = json.loads(
-        answer(
-            untimed("hi.", "you"),
-            granularities=("word", "segment"),
-            text_language=TextLanguage("transcribe", "en", False),
-        ).body
-    )
+def test_words_without_times_divide_the_time():
+    body = verbose(whole(untimed("hi.", "you")), "word")
 
     assert [(word["word"], word["start"], word["end"]) for word in body["words"]] == [
         ("hi.", 0.0, 1.25),
@@ -161,16 +154,17 @@ def test_words_without_times_divide_the_time_and_a_model_without_times_has_no_se
 
 
 def test_deltas_of_words_without_times_end_with_sentences():
-    assert [piece.text for piece in deltas(untimed("hi.", "you"))] == ["hi.", " you"]
+    assert [piece.text for piece in stretches(untimed("hi.", "you"))] == ["hi.", " you"]
 
 
+SECONDS = st.integers(0, 300).map(lambda hundredths: hundredths / 100)
 SOME_WORDS = st.lists(
-    st.tuples(st.sampled_from(["a", "b.", "c!"]), st.none() | st.tuples(st.floats(0, 3), st.floats(0, 1))), max_size=12
+    st.tuples(st.sampled_from(["a", "b.", "c!"]), st.none() | st.tuples(SECONDS, SECONDS)), max_size=12
 )
 
 
-@given(SOME_WORDS, st.sampled_from([0.0, 1e-45, 0.3, 1.0]), st.booleans(), st.sampled_from([None, "de"]))
-def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, probability, has_times, language):
+@given(SOME_WORDS, st.sampled_from([0.0, 1e-45, 0.3, 1.0]), st.sampled_from([None, "de"]))
+def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, probability, language):
     heard, now = [], 0.0
     for index, (text, times) in enumerate(spoken):
         start = end = None
@@ -181,45 +175,21 @@ def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, proba
     transcript = Transcript(
         " ".join(word.text for word in heard), list(range(len(heard))), [probability] * len(heard), heard
     )
-    text_language = TextLanguage("transcribe", language, has_times)
+    found = whole(transcript, Language("transcribe", language), now + 1)
 
-    body = render(
-        transcript,
-        seconds=now + 1,
-        response_format="verbose_json",
-        granularities=("word", "segment"),
-        text_language=text_language,
-        token_bytes=None,
-        speech=SPEECH,
-        coverage=COVERAGE,
-    ).body
+    body = orjson.dumps(as_verbose_json(found, words=True, segments=True))
 
     # The client itself takes anything; those in other languages do not.
-    verbose = TypeAdapter(TranscriptionVerbose).validate_json(body, strict=True)
+    read = TypeAdapter(TranscriptionVerbose).validate_json(body, strict=True)
     assert {key for key, value in json.loads(body).items() if value is None} == set()
-    assert verbose.language == ("german" if language else "unknown")
-    assert [word.word for word in verbose.words] == [word.text for word in heard]
-    assert all(math.isfinite(segment.avg_logprob) for segment in verbose.segments or [])
-    times = [time for word in verbose.words for time in (word.start, word.end)]
-    assert times == sorted(times)
-    assert ("segments" in json.loads(body)) == has_times
+    assert read.language == ("german" if language else "unknown")
+    assert [word.word for word in read.words] == [word.text for word in heard]
+    assert all(math.isfinite(segment.avg_logprob) for segment in read.segments or [])
+    times = [time for word in read.words for time in (word.start, word.end)]
+    assert times == pytest.approx(sorted(times))
 
 
 def test_json_is_what_openai_publishes():
-    body = render(
-        TWO,
-        seconds=2.5,
-        response_format="json",
-        granularities=(),
-        text_language=PLAIN,
-        token_bytes=[b"hi.", b" there"],
-        speech=SPEECH,
-        coverage=COVERAGE,
-    ).body
+    body = orjson.dumps(as_json(whole(TWO), asks_language=False, token_bytes=[b"hi.", b" there"]))
 
-    assert TypeAdapter(Transcription).validate_json(body, strict=True).logprobs[0].logprob == pytest.approx(-0.693147)
-
-
-@pytest.mark.parametrize("response_format", ["text", "srt", "vtt"])
-def test_text_formats_are_plain_text(response_format):
-    assert answer(TWO, response_format).headers["content-type"] == "text/plain; charset=utf-8"
+    assert TypeAdapter(Published).validate_json(body, strict=True).logprobs[0].logprob == pytest.approx(-0.693147)

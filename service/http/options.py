@@ -1,0 +1,294 @@
+"""From a form and its model to the options of a transcription, or the error if the model cannot do what it asks for.
+
+Models with prompts (Canary) have several languages, translate, and write times or punctuation if the prompt says so.
+Other models get an empty prompt.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from starlette.datastructures import FormData
+from starlette.types import Receive
+
+from service.dispatch.identification import Identification
+from service.dispatch.utterance import Lane
+from service.engine.protocol import ModelInfo
+from service.http.disconnect import unless_client_leaves
+from service.http.error_codes import ErrorCode
+from service.http.errors import RequestError
+from service.http.front import Front
+from service.http.loaded_model import LoadedModel
+from service.http.schemas import TranscriptionForm, ignored_fields
+from service.http.telemetry import Record
+from service.http.written_form import check_written_form
+from service.text_language import detect_languages
+from service.threads import in_thread
+from transcripts.languages import NAMES
+from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
+from transcripts.spoken_language import Spoken, possible_languages
+from transcripts.subtitles import CueSize
+from transcripts.transcription import Language, LanguageSource, Task
+
+# Formats that need times, and those that use them.
+_TIMED = ("srt", "vtt")
+_BETTER_TIMED = (*_TIMED, "verbose_json")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionOptions:
+    """The options of a transcription: a validated form, and the model that it names.
+
+    Attributes:
+        model: its model.
+        lane: its model and decoder.
+        prompt: its prompt.
+        threads: threads for detecting languages, and for writing long answers.
+        usual_size: default size of cues.
+        identification: how the spoken language is identified; None if it is known, assumed, or detected in the text.
+    """
+
+    fields: TranscriptionForm
+    model: LoadedModel
+    lane: Lane
+    prompt: Prompt
+    threads: Executor
+    usual_size: CueSize
+    identification: Identification | None = None
+
+    @property
+    def language(self) -> Language:
+        """Language and task of the text; a language that must be detected is None."""
+        language, source = self._spoken
+        target = self.fields.target_language or language
+        task: Task = "transcribe" if target == language else "translate"
+        return Language(task, target, "request" if self.fields.target_language else source)
+
+    @property
+    def _spoken(self) -> tuple[str | None, LanguageSource]:
+        fields, spoken = self.fields, self.model.languages
+        if fields.language:
+            return fields.language, "request"
+        if len(spoken) == 1:
+            return spoken[0], "model"
+        if self.identification:
+            return None, "audio"
+        return (self.model.assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
+
+    async def detect_language(self, segments: Callable[[], Sequence[str]]) -> Language:
+        """Return language and task of a text; the language is detected if it is not known.
+
+        Args:
+            segments: returns the texts of its segments; called in a thread.
+        """
+        language = self.language
+        if language.code or language.source != "text":
+            return language
+        among = self.fields.languages or self.model.languages
+        whole, each = await in_thread(self.threads, lambda: detect_languages(segments(), among))
+        if whole is None:
+            return language
+        return replace(language, code=whole.language, probability=whole.probability, segments=each)
+
+    def identified(self, recording: Spoken | None, segments: Sequence[Spoken | None]) -> Language:
+        """Return language and task of a text whose spoken language was identified.
+
+        Args:
+            recording: the language of the recording; None if there was nothing to identify.
+            segments: the language of each segment.
+        """
+        text, target = self.language, self.fields.target_language
+        if recording is None:
+            return text
+        if target:
+            return replace(text, task="transcribe" if target == recording.language else "translate")
+        return replace(text, code=recording.language, probability=recording.probability, segments=segments)
+
+    @property
+    def cue_size(self) -> CueSize:
+        """The size of cues."""
+        fields = self.fields
+        return CueSize(
+            fields.subtitle_characters or self.usual_size.characters,
+            fields.subtitle_lines or self.usual_size.lines,
+            fields.subtitle_seconds or self.usual_size.seconds,
+        )
+
+    @property
+    def token_bytes(self) -> Sequence[bytes] | None:
+        """The text of each token, if log-probabilities are wanted."""
+        return self.model.token_bytes if "logprobs" in self.fields.include else None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the model gives times of words."""
+        return self.model.info.capabilities.word_timestamps
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the answer lists segments with their share of speech."""
+        fields = self.fields
+        return (
+            fields.response_format == "verbose_json" and self.has_times and "segment" in fields.timestamp_granularities
+        )
+
+
+async def parse_options(
+    front: Front,
+    record: Record,
+    form: FormData,
+    resources: AsyncExitStack,
+    *,
+    is_translation: bool,
+    receive: Receive | None = None,
+) -> TranscriptionOptions:
+    """Validate a form, and find its model.
+
+    Args:
+        front: the service.
+        record: gets the id of the model.
+        form: the form.
+        resources: keep the model loaded until they are closed.
+        is_translation: whether the text must be English.
+        receive: the ASGI channel, to notice a client that leaves while the model is loaded on demand; None for a job.
+
+    Raises:
+        RequestError: if a field is wrong, or the model cannot do what it asks for, or cannot be loaded.
+        ModelNotReadyError: if the model, or the language identifier, is not loaded yet.
+    """
+    fields = TranscriptionForm.parse(form)
+    name = fields.model
+    if name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
+        model = await _loaded(front, record, name, resources, receive)
+    else:
+        model = front.ready_model(name)
+        model = await front.hold_model(model.id, front.settings.request_timeout_seconds, resources)
+    record.model = model.id
+    fields = model.narrowed(fields)
+    identification = _identification(front, model, fields, is_translation=is_translation)
+    identifies = identification is not None
+    if is_translation:
+        model.check_translation()
+        fields = into_english(fields, model.languages, identifies=identifies)
+    settings = front.settings
+    size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
+    prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
+    lane = model.lane(fields.decoder)
+    options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, size, identification)
+    if fields.format == "written":
+        check_written_form(front.grammars, options.language.code)
+    return options
+
+
+def count_ignored_fields(front: Front, form: FormData) -> None:
+    """Count the ignored fields of a valid request; apart from parsing, which may happen several times."""
+    for name in ignored_fields(form):
+        front.metrics.ignored_fields.labels(name).inc()
+
+
+def _identification(
+    front: Front, model: LoadedModel, fields: TranscriptionForm, *, is_translation: bool
+) -> Identification | None:
+    """Return how to identify the spoken language; None if it is named, not needed, or no identifier knows it."""
+    if fields.language or not model.info.takes_prompts or len(model.languages) == 1:
+        return None
+    target = ENGLISH if is_translation else fields.target_language
+    possible = possible_languages(fields.languages or model.languages, target)
+    return front.identification(possible, is_exhaustive=bool(fields.languages))
+
+
+async def _loaded(
+    front: Front, record: Record, name: str, resources: AsyncExitStack, receive: Receive | None
+) -> LoadedModel:
+    """Return a model on demand, held by ``resources``, after loading it."""
+    began = time.monotonic()
+    try:
+        loading = front.hold_model(name, front.settings.request_timeout_seconds, resources)
+        return await (unless_client_leaves(receive, loading) if receive else loading)
+    finally:
+        record.stages["load"] = time.monotonic() - began
+
+
+def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -> Prompt:
+    """Return the prompt for a model.
+
+    Args:
+        fields: the form; its languages are checked already.
+        info: the model's description.
+        assumed: the spoken language if the form names none; None if one that can be translated will be identified.
+
+    Raises:
+        RequestError: if the model cannot do what a field asks for; it names the field.
+    """
+    capabilities = info.capabilities
+    if not capabilities.word_timestamps:
+        _refuse_times(fields)
+    if fields.itn and not capabilities.itn:
+        message = "The model cannot be asked to write numbers as people do; format=written does so by grammars."
+        raise _unsupported("itn", message)
+    if not info.takes_prompts:
+        if fields.target_language not in (None, fields.language):
+            raise _unsupported("target_language", "The model does not translate.")
+        if not fields.punctuation and capabilities.punctuation:
+            raise _unsupported("punctuation", "The model cannot leave out punctuation.")
+        return DEFAULT_PROMPT
+    language, target = fields.language or assumed, fields.target_language
+    if target not in (None, fields.language):
+        if not capabilities.translation:
+            raise _unsupported("target_language", "The model does not translate.")
+        if fields.language is None and assumed is not None:
+            raise RequestError(
+                "A translation needs the spoken language: set language.",
+                code=ErrorCode.MISSING_REQUIRED_PARAMETER,
+                param="language",
+            )
+        if language is not None and ENGLISH not in (language, target):
+            message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
+            raise _unsupported("target_language", message)
+    is_timed = capabilities.word_timestamps and fields.response_format in _BETTER_TIMED
+    return Prompt(language, target, fields.punctuation, is_timed, fields.itn)
+
+
+def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identifies: bool = False) -> TranscriptionForm:
+    """Return the form of a translation into English: from the language named or identified, or the only foreign one.
+
+    Args:
+        fields: the form.
+        languages: the model's languages; those that the form says are possible have priority.
+        identifies: whether the spoken language will be identified if none is named.
+
+    Raises:
+        RequestError: if the target is not English, or the spoken language is none of these.
+    """
+    if fields.target_language not in (None, ENGLISH):
+        raise _unsupported("target_language", "Translations are into English; transcriptions take other targets.")
+    if identifies:
+        return fields.model_copy(update={"target_language": ENGLISH})
+    possible = fields.languages or languages
+    foreign = set(possible) - {ENGLISH}
+    if fields.language is None and len(foreign) != 1:
+        raise RequestError(
+            f"The model needs the spoken language: set language, to one of {', '.join(possible)}.",
+            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
+            param="language",
+        )
+    spoken = fields.language or foreign.pop()
+    return fields.model_copy(update={"language": spoken, "target_language": ENGLISH})
+
+
+def _refuse_times(fields: TranscriptionForm) -> None:
+    if fields.response_format in _TIMED:
+        message = f"The model does not give the times of words, which {fields.response_format} needs."
+        raise _unsupported("response_format", message)
+    if fields.response_format == "verbose_json" and "word" in fields.timestamp_granularities:
+        raise _unsupported("timestamp_granularities", "The model does not give the times of words.")
+
+
+def _named(language: str | None) -> str:
+    return "" if language is None else NAMES.get(language, language).capitalize()
+
+
+def _unsupported(param: str, message: str) -> RequestError:
+    return RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param=param)

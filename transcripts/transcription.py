@@ -1,0 +1,279 @@
+"""What was transcribed of a recording: its channels, their transcripts, times and languages, and how much it was.
+
+A recording whose channels were mixed is the case of one channel without a number.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from transcripts.languages import NAMES
+from transcripts.scripts import run_together
+from transcripts.segments import split_segments
+from transcripts.spoken_language import Spoken
+from transcripts.timed_words import text_of, timed_words
+from transcripts.transcript import Transcript, Word
+
+UNKNOWN_LANGUAGE = "unknown"
+
+Task = Literal["transcribe", "translate"]
+LanguageSource = Literal["request", "model", "text", "audio", "assumed"]
+
+
+class Part(NamedTuple):
+    """A part of a channel that was transcribed as one utterance.
+
+    Attributes:
+        transcript: its transcript, with times of the recording.
+        start: when it begins, in seconds of the recording.
+        end: when it ends.
+        spoken: its language, if that was identified.
+    """
+
+    transcript: Transcript
+    start: float
+    end: float
+    spoken: Spoken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """Language and task of a text.
+
+    Attributes:
+        task: transcribe, or translate if the text is not in the spoken language.
+        code: ISO 639-1 code of the text's language; None if it is not known, or not detected yet.
+        source: how the language is known.
+        probability: probability of a detected language.
+        segments: detected language of each segment; empty if none was detected.
+    """
+
+    task: Task = "transcribe"
+    code: str | None = None
+    source: LanguageSource = "request"
+    probability: float | None = None
+    segments: Sequence[Spoken | None] = ()
+
+    @property
+    def part_fields(self) -> dict[str, Any]:
+        """Fields of the language for a part of the text."""
+        return _language_fields(self.code, self.probability)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields of the language for the answer."""
+        source = {"language_source": self.source} if self.code else {}
+        languages = [{"code": self.code}] if self.code and self.source != "assumed" else []
+        return self.part_fields | source | {"languages": languages}
+
+
+def spoken_fields(spoken: Spoken | None) -> dict[str, Any]:
+    """Return the fields of a detected language."""
+    return _language_fields(*(spoken or (None, None)))
+
+
+def _language_fields(code: str | None, probability: float | None) -> dict[str, Any]:
+    """Return the fields of a language, by OpenAI's name; no field is null, because clients fail on it."""
+    language = {"language": NAMES[code] if code else UNKNOWN_LANGUAGE}
+    return language if probability is None else language | {"language_probability": probability}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a recording was transcribed, in seconds.
+
+    Attributes:
+        transcribed: audio that the model got.
+        skipped: audio that was left out, because the detector found no speech.
+        speech_without_text: speech by the detector, in parts for which the model wrote nothing.
+    """
+
+    transcribed: float = 0.0
+    skipped: float = 0.0
+    speech_without_text: float = 0.0
+
+    def __add__(self, other: "Coverage") -> "Coverage":
+        return Coverage(
+            self.transcribed + other.transcribed,
+            self.skipped + other.skipped,
+            self.speech_without_text + other.speech_without_text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """The probability of speech, 0 to 1, in each frame of a recording, float32 [frames], and a frame's seconds."""
+
+    probabilities: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    frame_seconds: float = 1.0
+
+
+class Stretch(NamedTuple):
+    """A stretch of a transcript: its text, its slice of the tokens, and its words."""
+
+    text: str
+    token_span: tuple[int, int]
+    words: list[Word]
+
+
+def stretches(transcript: Transcript) -> Iterator[Stretch]:
+    """Yield the text segment by segment; joined, they are exactly the text."""
+    begin = end = token = 0
+    for words in split_segments(transcript.words):
+        for word in words:
+            found = transcript.text.find(word.text, end)
+            end = end if found < 0 else found + len(word.text)
+        if end > begin:
+            after = words[-1].token_span[1]
+            yield Stretch(transcript.text[begin:end], (token, after), words)
+            begin, token = end, after
+    if begin < len(transcript.text):
+        yield Stretch(transcript.text[begin:], (token, len(transcript.tokens)), [])
+
+
+class Turn(NamedTuple):
+    """A segment of a numbered channel.
+
+    Attributes:
+        channel: number of the channel.
+        start: when it begins, in seconds of the recording.
+        part: the part that it belongs to.
+        stretch: its stretch of that transcript.
+        is_first: whether it is the channel's first.
+    """
+
+    channel: int
+    start: float
+    part: Part
+    stretch: Stretch
+    is_first: bool
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self.stretch.text.strip()
+
+    @property
+    def words(self) -> list[Word]:
+        """Its words, each with times and the space before it, at least one."""
+        stretch = self.part.transcript._replace(text=self.stretch.text, words=self.stretch.words)
+        return timed_words(stretch, self.part.end, self.start) or [
+            Word(self.text, self.start, self.start, None, (0, 0))
+        ]
+
+
+def turns_of(channel: int, part: Part, *, is_first: bool) -> Iterator[Turn]:
+    """Yield the segments of a part in order; `is_first` tells whether it is the first of its channel with text."""
+    start = part.start
+    for stretch in stretches(part.transcript):
+        known = [word.start for word in stretch.words if word.start is not None]
+        start = max(start, min(known, default=start))  # in order, even if a model's times are not
+        yield Turn(channel, start, part, stretch, is_first)
+        is_first = False
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """What was transcribed in a channel.
+
+    Attributes:
+        number: its number, from 1; None: the one channel of a recording without numbered channels.
+        seconds: length of its audio; 0 if it is silent, and so not transcribed.
+        transcript: its transcript.
+        parts: the parts with text that the transcript was joined from, in order.
+        language: its language.
+        speech: where speech is; empty if no format asks for it.
+    """
+
+    number: int | None
+    seconds: float
+    transcript: Transcript
+    parts: Sequence[Part] = ()
+    language: Language = Language()  # it is frozen
+    speech: Speech = field(default_factory=Speech)
+
+    @property
+    def name(self) -> str | None:
+        """Its name for people; None without a number."""
+        return None if self.number is None else name_of(self.number)
+
+
+def name_of(channel: int) -> str:
+    """Return the name of a channel for people."""
+    return f"Channel {channel}"
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was transcribed in a recording.
+
+    Attributes:
+        seconds: length of the file.
+        channels: at least one.
+        language: language of the whole text.
+        coverage: how much of it was transcribed.
+    """
+
+    seconds: float
+    channels: Sequence[Channel]
+    language: Language = Language()  # it is frozen
+    coverage: Coverage = Coverage()
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether its channels are numbered."""
+        return self.channels[0].number is not None
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The segments of numbered channels in the order of time; of equal starts, the lower channel is first."""
+        return list(heapq.merge(*map(_turns, self.channels), key=lambda turn: (turn.start, turn.channel)))
+
+    @property
+    def text(self) -> str:
+        """The text: that of the one channel, or all segments in the order of time."""
+        if not self.has_numbers:
+            return self.channels[0].transcript.text
+        return run_together(turn.text for turn in self.turns)
+
+    def timed_words(self, channel: Channel) -> list[Word]:
+        """Return the words of a channel, each with times and the space before it."""
+        return timed_words(channel.transcript, self.seconds)
+
+    def segments(self, channel: Channel) -> Iterator[list[Word]]:
+        """Yield the segments of a channel, as words with times."""
+        return split_segments(self.timed_words(channel))
+
+
+def _turns(channel: Channel) -> Iterator[Turn]:
+    assert channel.number is not None
+    for place, part in enumerate(channel.parts):
+        yield from turns_of(channel.number, part, is_first=place == 0)
+
+
+def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
+    """Return the texts of the segments of a transcript of `seconds`."""
+    return [text_of(words) for words in split_segments(timed_words(transcript, seconds))]
+
+
+def segment_languages(transcript: Transcript, seconds: float, parts: Sequence[Part]) -> list[Spoken | None]:
+    """Return the identified language of each segment: that of the part with its first token.
+
+    Args:
+        transcript: the transcript of a channel.
+        seconds: length of the recording.
+        parts: the parts that it was joined from.
+    """
+    ends = list(accumulate(len(part.transcript.tokens) for part in parts))
+    languages = []
+    for words in split_segments(timed_words(transcript, seconds)):
+        place = min(bisect_right(ends, words[0].token_span[0]), len(parts) - 1)
+        languages.append(parts[place].spoken)
+    return languages
