@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
 
@@ -192,3 +193,22 @@ def test_a_second_signal_gives_up_what_waits():
 
         assert b"draining" in answer(connection)
         wait_for(lambda: not workers(served))
+
+
+@pytest.mark.long
+def test_a_relayed_upload_is_told_that_the_service_stops(tmp_path: Path):
+    with serving(http_processes=2, jobs_folder=tmp_path) as served:
+        wait_until_listening(served)
+        connection = socket.create_connection(("127.0.0.1", served.server.port), PATIENCE)
+        connection.sendall(
+            b"POST /v1/audio/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\n"
+            b"content-length: 100000\r\n\r\nRIFF"
+        )
+        wait_for(lambda: served.server.dispatcher.admission.requests == 1)
+
+        served.stop()
+        served.stop()
+
+        told = answer(connection)
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"draining" in told
