@@ -284,6 +284,9 @@ class Guard(asyncio.Protocol):
             try:
                 if self._body:
                     self._pass_body()
+                    if self._body and self._kept:  # small chunks: others have their turn first
+                        self._loop.call_soon(self._advance, context=self._context)
+                        break
                 elif self._is_answer_due or not self._pass_head():
                     break
             except MalformedError as error:

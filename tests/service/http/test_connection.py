@@ -304,6 +304,17 @@ def test_a_chunked_request_may_have_another_one_behind_it(service):
         assert refused(connection) == (400, "malformed_request")
 
 
+def test_a_body_of_many_small_chunks_is_read_to_its_end(service):
+    whole = post(service)
+    head, _, body = whole.partition(b"\r\n\r\n")
+    head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length"))
+    chunks = b"".join(b"1\r\n%b\r\n" % body[at : at + 1] for at in range(len(body)))
+    with connected(service) as connection:
+        connection.sendall(head + b"\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n" + get())
+
+        assert [answer_from(connection).status_code for _ in range(2)] == [200] * 2
+
+
 def test_a_refusal_is_read_by_a_client_that_sends_on_and_wants_to_close(service):
     """With data in the kernel that nobody read, closing would be a reset, and the answer would be lost."""
     with connected(service) as connection:

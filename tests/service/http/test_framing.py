@@ -105,6 +105,19 @@ def test_each_byte_between_chunks_is_searched_once(filler):
     assert sum(piece.searched for piece in pieces) == MAX_HEAD_BYTES + 1
 
 
+def test_of_small_chunks_some_are_taken_at_a_time():
+    """The loop has other connections: a read of 256 KiB may be forty thousand chunks."""
+    reader, data = ChunkedBody(), bytearray(b"1\r\na\r\n" * 1000 + b"0\r\n\r\n")
+
+    taken = []
+    while not reader.is_complete:
+        taken.append(reader.take(data))
+        del data[: taken[-1]]
+
+    assert not data
+    assert max(taken) <= 256 * len(b"1\r\na\r\n")
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -124,6 +137,7 @@ def test_each_byte_between_chunks_is_searched_once(filler):
         GET + b"x: a\0b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: " + b"a." * 200 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
