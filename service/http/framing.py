@@ -12,6 +12,7 @@ MAX_HEADERS = 256
 _CR = 13
 _HEX = b"0123456789abcdefABCDEF"
 _HOST = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~!$&'()*+,;=%:[]"
+_MOST_OPTIONS = 256
 _LONGEST_HOST = 300  # a name has 253 characters at most
 _LINES_AT_ONCE = 256  # of chunks: under a millisecond
 _MOST_DIGITS = 15  # of the length of a body or chunk: more than any disk holds, less than 64 bits
@@ -175,7 +176,9 @@ def read_head(lines: list[bytes]) -> Head:
     if host is None and version == b"HTTP/1.1":
         raise MalformedError("There is no Host header.")
     hosts = [] if host is None else [_name_of(host)]
-    path = target.partition(b"?")[0]
+    path, _, query = target.partition(b"?")
+    if query.count(b"&") > _MOST_OPTIONS:  # each is an object and some microseconds
+        raise MalformedError(f"The query has over {_MOST_OPTIONS} options.")
     if b"%2" in path:
         path = path.replace(b"%2e", b".").replace(b"%2E", b".").replace(b"%2f", b"/").replace(b"%2F", b"/")
     if b"#" in path or not {b".", b".."}.isdisjoint(path.split(b"/")):

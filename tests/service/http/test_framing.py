@@ -144,7 +144,16 @@ def test_of_small_chunks_some_are_taken_at_a_time():
         b"GET / HTTP/1.1\r\nHost: [::1]80\r\n\r\n",
         *(
             b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n"
-            for target in (b"/../x", b"/a/..", b"/./x", b"/a/%2e%2E/x", b"/a%2f..%2fx", b"/x#y", b"http://a/../x")
+            for target in (
+                b"/?" + b"&" * 300,
+                b"/../x",
+                b"/a/..",
+                b"/./x",
+                b"/a/%2e%2E/x",
+                b"/a%2f..%2fx",
+                b"/x#y",
+                b"http://a/../x",
+            )
         ),
         *(
             GET + framing + b"\r\n\r\n"
