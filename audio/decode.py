@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from audio import riff
+from audio import ogg, riff
 from audio.behind import Behind
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
@@ -117,6 +117,9 @@ def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limit
         with PacketSource.open(Behind(file, tag), container, limits) as packets:
             yield packets
     elif reader_of(file, container) is Reader.LIBSNDFILE:
+        if container == "ogg":
+            limits.check_decoded(*ogg.vorbis_frames(file), channels=1)
+            file.seek(0)
         with SoundFileSource.open(file, limits) as sound:
             yield sound
     else:

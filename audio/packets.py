@@ -33,6 +33,8 @@ _FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
 _FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
 # Containers that hold their length; of most others, FFmpeg only estimates it.
 _HOLD_THEIR_LENGTH = {"webm", "mp4"}
+# Those whose length is known before anything is decoded; of Ogg from the last granule.
+_KNOW_THEIR_LENGTH = {"webm", "mp4", "ogg"}
 # Containers whose timestamps say when a sound was: where a call was muted or packets are lost, they have a hole. Those
 # of others are counted from bytes.
 _CLOCKED = {"webm", "mp4", "ogg", "ts", "wma", "aac"}
@@ -69,7 +71,8 @@ class PacketSource:
         self._stream = _first_audio_stream(container)
         self._limits = limits
         self._name = name
-        self._claimed = _claimed_seconds(container, self._stream) if name in _HOLD_THEIR_LENGTH else 0.0
+        claimed = _claimed_seconds(container, self._stream)
+        self._claimed = claimed if name in _HOLD_THEIR_LENGTH else 0.0
         self.frames = 0
         self.broken = False
         frames = self._decoded(self._packets(container))
@@ -78,6 +81,8 @@ class PacketSource:
             raise InvalidAudioError("no audio could be decoded from the file: it is damaged, or it holds none")
         self.rate: int = first.sample_rate
         self.channels: int = first.layout.nb_channels
+        if name in _KNOW_THEIR_LENGTH:
+            limits.check_decoded(int(claimed * self.rate), self.rate, self.channels)
         self._blocks = self._timed(chain([first], frames), _beginning(container) if name in _CLOCKED else None)
 
     @classmethod
@@ -88,6 +93,7 @@ class PacketSource:
         Raises:
             InvalidAudioError: if FFmpeg cannot read it, or nothing of it decodes.
             UnsupportedFormatError: if it has no audio, or its codec, channels or sample rate are not accepted.
+            AudioTooLongError: if it says that it is too long.
             MemoryError: if its headers need too much memory. In later packets this counts as damage: sizes may be
                 forged.
         """

@@ -1,5 +1,6 @@
 """Read a sound file with libsndfile, forward in blocks. Only this file uses libsndfile."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -15,6 +16,9 @@ from audio.source import Mix, falls_short
 
 # libsndfile's frame count of a stream whose header does not give the length.
 _OPEN_LENGTH = 2**63 - 1
+# The most samples of a FLAC frame, and its least bytes (RFC 9639, 9.1 to 9.3).
+_FLAC_FRAME = 65_535
+_FLAC_FRAME_BYTES = 11
 # 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
@@ -53,6 +57,7 @@ class SoundFileSource:
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
             UnsupportedFormatError: if its channels or its sample rate are outside the limits.
+            AudioTooLongError: if it says that it is too long.
         """
         # libsndfile reads a descriptor without Python; a Python file it would read 8 kB at a time.
         with descriptor_of(file) as descriptor:
@@ -61,7 +66,11 @@ class SoundFileSource:
             except soundfile.LibsndfileError as error:
                 raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
             with sound:
-                yield cls(sound, limits)
+                source = cls(sound, limits)
+                is_known = sound.format == "FLAC" and sound.frames != _OPEN_LENGTH
+                if is_known and sound.frames // _FLAC_FRAME * _FLAC_FRAME_BYTES <= os.fstat(descriptor).st_size:
+                    limits.check_decoded(sound.frames, source.rate, source.channels)
+                yield source
 
     @property
     def seconds(self) -> float:

@@ -170,3 +170,48 @@ def test_a_list_of_tags_in_another_encoding_is_passed_over_in_a_wav():
 
 def test_media_of_other_tests_have_no_holes():
     assert decoded(media(bursts(48000), 48000, "mp3", "libmp3lame")).seconds == pytest.approx(4)
+
+
+def noise(seconds):
+    return np.random.default_rng(0).normal(0, 0.1, 16000 * seconds)
+
+
+def flac_of(seconds):
+    data = bytearray(encoded(bursts(16000), 16000, "FLAC", "PCM_16"))
+    data[21] &= 0xF0
+    data[22:26] = (seconds * 16000).to_bytes(4, "big")
+    return bytes(data)
+
+
+def ogg_of(seconds, data):
+    last = data.rindex(b"OggS")
+    rate = 48000 if b"OpusHead" in data else 16000
+    return with_checksums(data[: last + 6] + (seconds * rate).to_bytes(8, "little") + data[last + 14 :])
+
+
+def mp4_of(seconds):
+    data = bytearray(media(bursts(16000), 16000, "ipod", "aac"))
+    at = data.index(b"stts") + 12
+    frames = int.from_bytes(data[at : at + 4], "big")
+    data[at + 4 : at + 8] = (seconds * 16000 // frames).to_bytes(4, "big")
+    for box, place, rate in ((b"mdhd", 16, 16000), (b"mvhd", 16, 1000), (b"elst", 8, 1000)):
+        at = data.index(box) + 4 + place
+        data[at : at + 4] = (seconds * rate).to_bytes(4, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(flac_of(50), id="flac"),
+        pytest.param(ogg_of(50, encoded(noise(4), 16000, "OGG", "VORBIS")), id="vorbis"),
+        pytest.param(ogg_of(50, media(bursts(48000), 48000, "ogg", "libopus")), id="opus"),
+        pytest.param(mp4_of(50), id="mp4"),
+    ],
+)
+def test_what_says_that_it_is_too_long_is_not_decoded_first(data):
+    """Each holds four seconds, and says fifty."""
+    with pytest.raises(AudioTooLongError, match="longer than 20 s"):
+        decoded(data, AudioLimits(max_seconds=20))
+
+    assert decoded(data, AudioLimits(max_seconds=60)).seconds < 60

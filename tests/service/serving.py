@@ -22,6 +22,7 @@ from service.engine.stub import SAMPLE_RATE
 from service.engine.supervisor import SPEECH_ENGINE, STUB_ENGINE
 from service.server import Server
 from service.settings import Settings
+from tests.soak.processes import decoders
 
 PATIENCE = 120.0
 # `steno serve` with another engine than it would have.
@@ -39,6 +40,15 @@ def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "FLOAT") ->
     file = io.BytesIO()
     soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
     return file.getvalue()
+
+
+def stop_decoders(pid: int) -> list[int]:
+    """Stop the decoding process of a service that has decoded one file, and its spare; return which they are."""
+    wait_for(lambda: len(decoders(pid)) == 2)
+    stopped = decoders(pid)
+    for decoder in stopped:
+        os.kill(decoder, signal.SIGSTOP)
+    return stopped
 
 
 def tone(samples: int, level: float = 0.1) -> np.ndarray:

@@ -22,7 +22,7 @@ from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http import answer as answering
 from tests.audio.media_files import media
-from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
+from tests.service.serving import ThreadedServer, form, post_bytes, serving, stop_decoders, tone, wait_for, wav
 from tests.soak.processes import decoders
 from transcripts import events as written_events
 from transcripts.subtitle_stream import SubtitleStream
@@ -254,12 +254,10 @@ def a_thread_waits_for_a_decoder():
 
 
 def test_the_decoding_process_of_a_client_that_leaves_is_ended():
-    file = media(tone(30 * SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac")
+    file = media(tone(200 * SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac")  # it answers in four pieces
     with serving(max_utterance_seconds=LONGEST) as service:
         assert service.post(**form(file)).status_code == 200
-        before = decoders(os.getpid())
-        for decoder in before:
-            os.kill(decoder, signal.SIGSTOP)
+        before = stop_decoders(os.getpid())
         service.client.close()
         wait_for(lambda: service.server.metrics.connections._value.get() == 0)
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
