@@ -33,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a key and its entry."""
-    from service.http.access import digest
+    from service.keys import digest
 
     if not _NAME.fullmatch(args.name):
         raise CommandError(f"{args.name!r} is no name for a key; use a to z, A to Z, digits, - and _")

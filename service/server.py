@@ -28,16 +28,17 @@ from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
-from service.http.access import Access, Key
 from service.http.app import create_app
-from service.http.connections import Connections
 from service.http.core import LocalCore
 from service.http.front import Backend
-from service.http.jobs import transcribe_job
-from service.http.key_file import KeyFile
+from service.http.keys.access import Access
+from service.http.keys.key_file import KeyFile
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
+from service.http.routes.jobs import transcribe_job
+from service.http.wire.connections import Connections
 from service.jobs.jobs import JobLimits, Jobs, Transcribe
 from service.jobs.store import JobStore
+from service.keys import Key
 from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics

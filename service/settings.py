@@ -31,10 +31,8 @@ from models.device.resources import processors
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
-from service.http.access import Key
-from service.http.allowance import KeyLimits
-from service.http.connections import ConnectionLimits
 from service.jobs.webhook import check_secret
+from service.keys import Key, KeyLimits
 from service.loadable import Loadable, is_folder_of_models, is_pattern
 from service.outbound import check_allowed
 from transcripts.languages import language_code
@@ -551,19 +549,6 @@ class Settings(BaseSettings):
             max_wait_seconds=self.max_wait_seconds,
             timeout_seconds=self.request_timeout_seconds,
             takes_jobs=self.jobs_folder is not None,
-        )
-
-    @property
-    def connection_limits(self) -> ConnectionLimits:
-        """The limits of connections."""
-        return ConnectionLimits(
-            most=self.max_connections,
-            most_of_process=self.max_connections,
-            most_of_address=self.max_connections_per_address,
-            head_seconds=self.head_timeout_seconds,
-            silence_seconds=self.receive_timeout_seconds,
-            body_seconds=self.max_receive_seconds,
-            idle_seconds=self.keep_alive_seconds,
         )
 
     @property

@@ -80,7 +80,7 @@ def test_every_error_of_a_recording_is_in_the_table(error):
 def test_each_error_in_the_list_can_occur(code):
     if str(code) in {error.code for error in AUDIO_ERRORS}:
         return
-    texts = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "service" / "http").glob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "service" / "http").rglob("*.py")]
 
     assert any(f"ErrorCode.{code.name}" in text for text in texts)
 

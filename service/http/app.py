@@ -11,14 +11,13 @@ from starlette.routing import Match
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
-from service.http import admin, debug, jobs, models, probes, transcriptions
 from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Backend, Front
-from service.http.gate import FirstGate
-from service.http.head import HeadAsGet
-from service.http.pages import page_router
+from service.http.routes import admin, debug, jobs, models, probes, transcriptions
+from service.http.routes.pages import page_router
 from service.http.telemetry import Telemetry, note_error
+from service.http.wire.gate import FirstGate, HeadAsGet
 
 # Response headers that pages of other origins may read; OpenAI's client needs two of them for its retries.
 _READABLE_HEADERS = (

@@ -14,7 +14,7 @@ from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.recordings import Options, Recordings
-from service.http.allowance import Allowance
+from service.http.keys.allowance import Allowance
 
 
 class Core(Protocol):

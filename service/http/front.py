@@ -14,12 +14,12 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.grammars import Grammars
-from service.http.access import Access
 from service.http.core import Core
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.intake import Intake
-from service.http.loaded_model import LoadedModel
+from service.http.keys.access import Access
+from service.http.transcription.intake import Intake
+from service.http.transcription.loaded_model import LoadedModel
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.outbound import Outbound

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 import uvicorn
@@ -21,12 +20,12 @@ from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
 from service.grammars import Grammars
-from service.http.access import Access
-from service.http.connection import Guard, Guarded
-from service.http.connections import ConnectionLimits, Connections
 from service.http.core import Core
 from service.http.front import Front
-from service.http.intake import Intake
+from service.http.keys.access import Access
+from service.http.transcription.intake import Intake
+from service.http.wire.connection import Guard, Guarded
+from service.http.wire.connections import ConnectionLimits, Connections
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
@@ -157,9 +156,16 @@ async def measure_lag(metrics: Metrics) -> None:
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
     """Return the limits of the settings, and for this process at most half of its open files: uploads need some."""
-    limits = settings.connection_limits
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limits.most_of_process > files // 2:
-        log.warning("connections limited by open files", extra={"files": files, "connections": files // 2})
-        return replace(limits, most_of_process=files // 2)
-    return limits
+    most = min(settings.max_connections, files // 2)
+    if most < settings.max_connections:
+        log.warning("connections limited by open files", extra={"files": files, "connections": most})
+    return ConnectionLimits(
+        most=settings.max_connections,
+        most_of_process=most,
+        most_of_address=settings.max_connections_per_address,
+        head_seconds=settings.head_timeout_seconds,
+        silence_seconds=settings.receive_timeout_seconds,
+        body_seconds=settings.max_receive_seconds,
+        idle_seconds=settings.keep_alive_seconds,
+    )

@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.dispatch.errors import stopped
-from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
+from service.http.keys.allowance import Allowance
 from service.metrics import Metrics, length_class
 from service.tracing import Trace, Traceparent, Tracer, under
 from transcripts.transcription import Coverage

@@ -23,10 +23,10 @@ from service import garbage, logs
 from service.channel import Channel
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
-from service.http.access import Access
 from service.http.app import create_app
-from service.http.connections import Connections
+from service.http.keys.access import Access
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
+from service.http.wire.connections import Connections
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.settings import Settings

@@ -21,7 +21,7 @@ from audio.segment.segmenter import Segment
 from service.dispatch.dispatcher import Answer
 from service.dispatch.recordings import Options
 from service.engine.protocol import Ready
-from service.http.access import Key
+from service.keys import Key
 from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
-from service.http.gate import PATHS
+from service.http.wire.gate import PATHS
 
 _CLOSE_SECONDS = 2.0
 _PIECE_BYTES = 1 << 16

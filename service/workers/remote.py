@@ -13,9 +13,10 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError, RefusedError
 from service.dispatch.recordings import Options
-from service.http.allowance import Allowance, KeyLimits
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
+from service.http.keys.allowance import Allowance
+from service.keys import KeyLimits
 from service.shared_audio import Arena
 from service.tracing import current
 from service.workers.protocol import (

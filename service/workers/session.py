@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from service.demand import DemandError
 from service.dispatch.errors import DispatchError, OverloadedError, RefusedError
-from service.http.access import Access
 from service.http.core import LocalCore
 from service.http.errors import RequestError, shortage_of
+from service.http.keys.access import Access
 from service.shared_audio import ArenaView
 from service.tracing import Trace, Traceparent, under
 from service.workers.handed_over import HandedOver

@@ -13,7 +13,7 @@ import secrets
 import numpy as np
 
 from service.dispatch.admission import Outlook, RequestCounts
-from service.http.connections import ConnectionCounts
+from service.http.wire.connections import ConnectionCounts
 
 _KEY_BYTES = 16
 # What gate 1 knows of the queue (`Outlook`), written by the main process; and the key of hashed networks.

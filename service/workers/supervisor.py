@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.channel import Channel
-from service.http.access import Key
 from service.http.opening import CLOSE_SECONDS
+from service.keys import Key
 from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file

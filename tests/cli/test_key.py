@@ -3,7 +3,7 @@ import io
 import pytest
 
 from cli import main
-from service.http.access import digest
+from service.keys import digest
 from service.settings import Settings
 
 

@@ -204,7 +204,7 @@ def test_log_lines_carry_the_trace(capsys):
 
 
 def test_the_last_batches_are_shown_to_admins(tmp_path):
-    from service.http.access import digest
+    from service.keys import digest
 
     with serving(admin_keys=f"ops:{digest('key')}") as service:
         for samples in (SECOND, tone(2 * SAMPLE_RATE), tone(FAIL_SAMPLES)):

@@ -16,7 +16,7 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service import grammars
 from service.dispatch import cut_recording
-from service.http.access import digest
+from service.keys import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
 from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 

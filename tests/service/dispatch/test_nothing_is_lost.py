@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from audio.segment.segmenter import Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS
-from service.http.chunking import ServerVad
+from service.http.transcription.chunking import ServerVad
 from transcripts.joining import Joiner, joined
 from transcripts.transcript import Transcript, Word
 

@@ -6,9 +6,9 @@ import pytest
 from starlette.datastructures import Headers
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
-from service.http.access import Access, Key, digest
-from service.http.allowance import KeyLimits
 from service.http.errors import RequestError
+from service.http.keys.access import Access
+from service.keys import Key, KeyLimits, digest
 from service.settings import Settings, SettingsError
 from tests.service.serving import form, serving, tone, wait_for, wav
 

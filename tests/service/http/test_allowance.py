@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from audio.errors import InvalidAudioError
 from service.dispatch.errors import DrainingError, EngineLostError, OverloadedError, TranscriptionFailedError
-from service.http.allowance import Allowance, KeyLimits, duration
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from service.http.keys.allowance import Allowance, duration
+from service.keys import KeyLimits
 from tests.service.dispatch.virtual_time import run
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
-from service.http import upload
+from service.http.wire import upload
 from tests.service.serving import PATIENCE, form, serving, tone, wav
 
 SECOND = tone(SAMPLE_RATE)

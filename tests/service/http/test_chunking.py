@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from starlette.datastructures import FormData, UploadFile
 
 from audio.segment.segmenter import SegmentRule
-from service.http.chunking import ServerVad
 from service.http.errors import RequestError
-from service.http.schemas import TranscriptionForm, form_schema
+from service.http.transcription.chunking import ServerVad
+from service.http.transcription.schemas import TranscriptionForm, form_schema
 
 
 def strategy(*parts: tuple[str, str]):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.stub import SAMPLE_RATE
-from service.http.connection import AnswerTransport
+from service.http.wire.connection import AnswerTransport
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
 LIMIT = 1 << 16

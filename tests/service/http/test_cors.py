@@ -3,7 +3,7 @@
 import pytest
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
-from service.http.access import digest
+from service.keys import digest
 from service.settings import Settings, SettingsError
 from tests.service.serving import form, serving, tone, wav
 

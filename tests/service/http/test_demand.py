@@ -6,7 +6,7 @@ import pytest
 
 from service.dispatch.recordings import Recordings
 from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES, transcript
-from service.http.access import digest
+from service.keys import digest
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)

@@ -23,7 +23,7 @@ from schemathesis.checks import ignored_auth, negative_data_rejection, positive_
 from schemathesis.core import NOT_SET
 
 from service.engine.stub import SAMPLE_RATE
-from service.http.access import digest
+from service.keys import digest
 from tests.service.serving import serving, tone, wav
 
 KEY, ADMIN_KEY = "sk-steno-one", "sk-steno-admin"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.framing import (
+from service.http.wire.framing import (
     MAX_HEAD_BYTES,
     ChunkedBody,
     HeadReader,

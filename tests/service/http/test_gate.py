@@ -78,7 +78,7 @@ def test_a_refusal_reaches_no_route(full, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("it came to a route")
 
-    monkeypatch.setattr("service.http.transcriptions._serve", fail)
+    monkeypatch.setattr("service.http.routes.transcriptions._serve", fail)
 
     assert answer(full, authorization=f"Bearer {KEY}")[0] == 503
 

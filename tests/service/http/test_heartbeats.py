@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http.stream import EventStream, with_heartbeats
+from service.http.transcription.stream import EventStream, with_heartbeats
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)

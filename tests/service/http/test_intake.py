@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http import intake as module
-from service.http.intake import Intake
+from service.http.transcription import intake as module
+from service.http.transcription.intake import Intake
 
 ROUNDS = 400
 

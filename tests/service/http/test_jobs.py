@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http.jobs import transcribe_job
+from service.http.routes.jobs import transcribe_job
 from service.jobs import webhook as webhooks
 from service.jobs.job import Job
 from service.jobs.store import JobStore

@@ -5,9 +5,9 @@ import pytest
 
 from cli import main
 from service.engine.stub import SAMPLE_RATE
-from service.http.access import Access, Key, digest
-from service.http.allowance import KeyLimits
-from service.http.key_file import KeyFile, parse_keys
+from service.http.keys.access import Access
+from service.http.keys.key_file import KeyFile, parse_keys
+from service.keys import Key, KeyLimits, digest
 from service.metrics import Metrics
 from tests.service.serving import form, serving, tone, wait_for, wav
 

@@ -4,7 +4,7 @@ import pytest
 
 from service.engine.protocol import ModelInfo, Ready
 from service.http.errors import RequestError
-from service.http.loaded_model import LoadedModel
+from service.http.transcription.loaded_model import LoadedModel
 
 
 def test_a_language_of_a_checkpoint_that_has_no_name_is_listed_by_its_code():

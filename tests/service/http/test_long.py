@@ -20,7 +20,7 @@ from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http import answer as answering
+from service.http.transcription import answer as answering
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, stop_decoders, tone, wait_for, wav
 from tests.soak.processes import decoders

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, WEIGHT_BYTES, transcript
-from service.http.access import digest
+from service.keys import digest
 from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 KEY = "sk-steno-admin"

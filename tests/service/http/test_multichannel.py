@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
-from service.http.answer import in_order
+from service.http.transcription.answer import in_order
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
 from transcripts.transcript import Transcript, Word

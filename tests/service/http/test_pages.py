@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.http.access import digest
+from service.keys import digest
 from tests.service.serving import serving
 
 WEB = Path(__file__).parents[3] / "service" / "web"

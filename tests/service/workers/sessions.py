@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from service.dispatch.recordings import Recordings
-from service.http.access import Access, Key
-from service.http.allowance import KeyLimits
 from service.http.core import LocalCore
+from service.http.keys.access import Access
+from service.keys import Key, KeyLimits
 from service.shared_audio import Arena, shared_file
 from service.workers.session import MainProcess, Session
 from tests.service.dispatch.fake_engine import READY, FakeEngine, dispatcher

@@ -16,8 +16,8 @@ from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.recordings import Options
-from service.http.allowance import Allowance
 from service.http.errors import RequestError
+from service.http.keys.allowance import Allowance
 from service.workers.descriptors import DescriptorReceiver, send_descriptor
 from service.workers.protocol import End, HoldModel, from_worker, to_worker
 from service.workers.remote import RemoteCore

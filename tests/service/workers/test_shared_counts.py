@@ -2,8 +2,8 @@ import os
 import resource
 
 from audio.descriptor import unnamed_file
-from service.http.connections import Connections
 from service.http.opening import connection_limits
+from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.settings import Settings
 from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedRequestCounts

@@ -8,10 +8,10 @@ from urllib.parse import urljoin
 import httpcore
 from starlette.datastructures import Headers, UploadFile
 
-from service.http.bodies import fill
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.upload import Upload
+from service.http.wire.bodies import fill
+from service.http.wire.upload import Upload
 from service.outbound import ForbiddenUrlError, Outbound, UnreachableError
 
 _REDIRECTS = (301, 302, 303, 307, 308)

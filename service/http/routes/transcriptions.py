@@ -9,15 +9,15 @@ from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from service.dispatch.admission import Permit
-from service.http import schemas
-from service.http.answer import answer
-from service.http.authorization import KEY, NOT_AUTHORIZED
-from service.http.bodies import receive
-from service.http.disconnect import unless_client_leaves
-from service.http.fetching import fetch
-from service.http.options import count_ignored_fields, parse_options
-from service.http.stream import EventStream
-from service.http.upload import Upload, announced_bytes
+from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.transcription import schemas
+from service.http.transcription.answer import answer
+from service.http.transcription.options import count_ignored_fields, parse_options
+from service.http.transcription.stream import EventStream
+from service.http.wire.bodies import receive
+from service.http.wire.disconnect import unless_client_leaves
+from service.http.wire.fetching import fetch
+from service.http.wire.upload import Upload, announced_bytes
 
 if TYPE_CHECKING:
     from service.http.front import Front

@@ -20,15 +20,15 @@ from starlette.datastructures import FormData, Headers, UploadFile
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
-from service.http import schemas
-from service.http.answer import answer
-from service.http.authorization import KEY, NOT_AUTHORIZED
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
-from service.http.options import count_ignored_fields, parse_options
+from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.routes.transcriptions import receive_form
 from service.http.telemetry import Record
-from service.http.transcriptions import receive_form
+from service.http.transcription import schemas
+from service.http.transcription.answer import answer
+from service.http.transcription.options import count_ignored_fields, parse_options
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError

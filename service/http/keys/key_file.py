@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from service.http.access import Access, Key
-from service.http.allowance import KeyLimits
+from service.http.keys.access import Access
+from service.keys import Key, KeyLimits
 from service.metrics import Metrics
 from service.threads import in_thread_if_possible
 

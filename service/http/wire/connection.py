@@ -18,10 +18,10 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from service.http.connections import Connections
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
-from service.http.framing import (
+from service.http.wire.connections import Connections
+from service.http.wire.framing import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     ChunkedBody,

@@ -16,14 +16,14 @@ from starlette.types import Receive
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo
-from service.http.disconnect import unless_client_leaves
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.front import Front
-from service.http.loaded_model import LoadedModel
-from service.http.schemas import TranscriptionForm, ignored_fields
 from service.http.telemetry import Record
-from service.http.written_form import check_written_form
+from service.http.transcription.loaded_model import LoadedModel
+from service.http.transcription.schemas import TranscriptionForm, ignored_fields
+from service.http.transcription.written_form import check_written_form
+from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread
 from transcripts.languages import NAMES

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from service.http import schemas
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from service.http.transcription import schemas
 
 if TYPE_CHECKING:
     from service.http.front import Backend, Front

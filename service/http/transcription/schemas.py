@@ -6,9 +6,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
-from service.http.chunking import ChunkingStrategy, ServerVad
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from service.http.transcription.chunking import ChunkingStrategy, ServerVad
 from transcripts.languages import language_code
 from transcripts.transcription import LanguageSource
 

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
-from service.http import schemas
-from service.http.authorization import KEY, NOT_AUTHORIZED
 from service.http.front import Backend, Front
-from service.http.loaded_model import LoadedModel
+from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.transcription import schemas
+from service.http.transcription.loaded_model import LoadedModel
 
 router = APIRouter(prefix="/v1/models", dependencies=[KEY], responses=NOT_AUTHORIZED)
 

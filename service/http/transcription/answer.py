@@ -22,13 +22,13 @@ from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.recordings import Options
 from service.grammars import LANGUAGES as GRAMMARS
-from service.http.decoding import decode
 from service.http.errors import error_response
 from service.http.front import Front
-from service.http.options import TranscriptionOptions
-from service.http.stream import EventStream, frame, with_heartbeats
 from service.http.telemetry import Record, note_error
-from service.http.written_form import answers_in_written_form
+from service.http.transcription.decoding import decode
+from service.http.transcription.options import TranscriptionOptions
+from service.http.transcription.stream import EventStream, frame, with_heartbeats
+from service.http.transcription.written_form import answers_in_written_form
 from service.threads import in_thread
 from transcripts.events import Event, Events
 from transcripts.joining import joined

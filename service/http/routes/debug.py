@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.http import schemas
-from service.http.authorization import ADMIN_KEY
+from service.http.keys.authorization import ADMIN_KEY
+from service.http.transcription import schemas
 
 if TYPE_CHECKING:
     from service.http.front import Backend

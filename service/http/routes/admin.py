@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
-from service.http import schemas
-from service.http.authorization import ADMIN_KEY
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.front import Backend
+from service.http.keys.authorization import ADMIN_KEY
+from service.http.transcription import schemas
 from service.settings import model_entry
 
 _ERRORS: dict[int | str, dict[str, Any]] = {

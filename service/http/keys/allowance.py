@@ -8,30 +8,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
+from service.keys import KeyLimits
 
 _MINUTE = 60.0
 # All of OpenAI's clients obey a Retry-After of up to a minute; with a longer one, older ones retry after a second.
 _CLIENTS_WAIT = 60
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLimits:
-    """Limits of a key; None means no limit.
-
-    Attributes:
-        max_requests: transcriptions under way at the same time.
-        requests_per_minute: transcriptions begun in a minute.
-        audio_seconds_per_minute: audio transcribed in a minute.
-    """
-
-    max_requests: int | None = None
-    requests_per_minute: int | None = None
-    audio_seconds_per_minute: float | None = None
 
 
 class _Bucket:

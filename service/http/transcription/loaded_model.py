@@ -8,7 +8,7 @@ from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.schemas import TranscriptionForm
+from service.http.transcription.schemas import TranscriptionForm
 from transcripts.languages import NAMES
 
 

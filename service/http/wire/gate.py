@@ -1,4 +1,4 @@
-"""Gate 1 as ASGI middleware, so that refusing a request costs as little as possible.
+"""Gate 1 and HEAD, as ASGI middleware: gate 1, so that refusing a request costs as little as possible.
 
 At ten times the load that a service can take, nine of ten requests are refused, and their cost takes capacity from the
 others. Routing and dependencies would be half of a refusal's cost (docs/performance.md), and are not needed.
@@ -8,11 +8,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.dispatch.errors import RefusedError
-from service.http.access import Access
 from service.http.core import Core
 from service.http.errors import RequestError, error_response
+from service.http.keys.access import Access
 from service.http.telemetry import note_error
-from service.http.upload import announced_bytes
+from service.http.wire.upload import announced_bytes
 
 PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
@@ -57,3 +57,19 @@ class FirstGate:
             record.allowance = self._access.allowance(record.caller)
             async with self._core.use_key(record.allowance):
                 raise
+
+
+class HeadAsGet:
+    """ASGI middleware: an application answers HEAD as GET, because health checks often use it (`wget --spider`).
+
+    The server leaves out the body (RFC 9110, 9.3.2).
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)

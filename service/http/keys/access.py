@@ -1,53 +1,19 @@
 """API keys: who may use the API, and how much. The service has only digests of keys; `steno key` makes both."""
 
-import hashlib
 import hmac
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 
-from service.http.allowance import Allowance, KeyLimits
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from service.http.keys.allowance import Allowance
+from service.keys import Key, KeyLimits, digest
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
-_ENTRY = re.compile(r"([A-Za-z0-9_-]+):([0-9a-f]{64})")
-
-
-def digest(key: str) -> str:
-    """Return the digest of a key: SHA-256 in hexadecimal. Keys are random, so no salt is needed."""
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An entry of the configuration for a key.
-
-    Attributes:
-        name: name of its owner.
-        digest: digest of the key; see `digest`.
-        limits: limits of all keys of this name together; None for those of the service.
-    """
-
-    name: str
-    digest: str
-    limits: KeyLimits | None = None
-
-    @classmethod
-    def parse(cls, entry: str, limits: KeyLimits | None = None) -> "Key":
-        """Read `name:sha256`.
-
-        Raises:
-            ValueError: if it has another form. The message does not show the entry, which may be a key itself.
-        """
-        found = _ENTRY.fullmatch(entry)
-        if not found:
-            raise ValueError("is not name:sha256 (`steno key` makes one)")
-        return cls(found[1], found[2], limits)
 
 
 class Access:

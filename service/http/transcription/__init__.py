@@ -1,0 +1,1 @@
+"""A request for a transcript, from its form to its answer."""

@@ -1,0 +1,1 @@
+"""The wire: connections, the first gate, and bodies."""
