@@ -12,6 +12,7 @@ MAX_HEADERS = 256
 _CR = 13
 _HEX = b"0123456789abcdefABCDEF"
 _HOST = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~!$&'()*+,;=%:[]"
+_READ = {b"host", b"content-length", b"transfer-encoding", b"upgrade"}
 _MOST_OPTIONS = 256
 _LONGEST_HOST = 300  # a name has 253 characters at most
 _LINES_AT_ONCE = 256  # of chunks: under a millisecond
@@ -38,13 +39,14 @@ class HeadReader:
     """Finds the end of one head, in bytes that come in any pieces.
 
     Attributes:
-        lines: its complete lines so far, without their ends.
+        lines: its lines, without their ends, once it is complete.
     """
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self._begin = 0  # of the current line
+        self._begin = 0
         self._searched = 0
+        self._has_first_line = False
 
     def end(self, data: bytearray) -> int:
         """Return where the head ends in the data that begins with it; 0 while its end has not come.
@@ -53,29 +55,38 @@ class HeadReader:
             data: the same bytes as in the last call, and those that came since.
 
         Raises:
-            MalformedError: for a line that does not end as a line of HTTP does.
+            MalformedError: for a first line that is not HTTP's, and lines that do not end with CR LF.
             HeadTooLargeError: for a head of too many bytes or lines.
         """
-        if not data[:1].isalpha() and data[:1] != b"\r":
+        while data.startswith(b"\r\n", self._begin):  # empty lines before a request are none of it
+            self._begin += 2
+        end = data.find(b"\r\n\r\n", max(self._begin, self._searched - 3), MAX_HEAD_BYTES)
+        if end < 0:
+            self._look_ahead(data)
+            return 0
+        head = bytes(data[self._begin : end])
+        self.lines = head.split(b"\r\n")
+        ends = len(self.lines) - 1
+        if not head[:1].isalpha() or head.count(b"\r") != ends or head.count(b"\n") != ends or b"\0" in head:
+            raise MalformedError("A line of the head does not end with CR LF, or has bytes that are no text.")
+        if ends > MAX_HEADERS:
+            raise HeadTooLargeError
+        return end + 4
+
+    def _look_ahead(self, data: bytearray) -> None:
+        """Refuse at once what no end could make a head."""
+        first, begin, self._searched = self._searched, self._begin, min(len(data), MAX_HEAD_BYTES)
+        if len(data) > begin and not data[begin : begin + 1].isalpha() and data[begin:] != b"\r":
             raise MalformedError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
-        while (newline := data.find(b"\n", self._searched, MAX_HEAD_BYTES)) >= 0:
-            if newline == self._begin or data[newline - 1] != _CR:
-                raise MalformedError("A line of the head does not end with CR LF.")
-            line = bytes(data[self._begin : newline - 1])
-            self._begin = self._searched = newline + 1
-            if line:
-                self.lines.append(line)
-                if len(self.lines) == 1:
-                    _request_line(line)
-                if len(self.lines) > 1 + MAX_HEADERS:
-                    raise HeadTooLargeError
-            elif self.lines:  # empty lines before a request are none of it
-                return newline + 1
-        self._searched = min(len(data), MAX_HEAD_BYTES)
+        if not self._has_first_line and (newline := data.find(b"\n", max(first, begin), MAX_HEAD_BYTES)) >= 0:
+            self._has_first_line = True
+            if data[newline - 1] != _CR:
+                raise MalformedError("The first line does not end with CR LF.")
+            _request_line(bytes(data[begin : newline - 1]))
         if len(data) >= MAX_HEAD_BYTES:
-            address = len(self.lines[0]) if self.lines else MAX_HEAD_BYTES - self._begin
+            newline = data.find(b"\n", begin, MAX_HEAD_BYTES)
+            address = (newline if newline >= 0 else MAX_HEAD_BYTES) - begin
             raise HeadTooLargeError(is_address=2 * address > MAX_HEAD_BYTES)
-        return 0
 
 
 class ChunkedBody:
@@ -166,12 +177,13 @@ def read_head(lines: list[bytes]) -> Head:
     found: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
-        if not colon or not name or name.strip() != name or b"\r" in line or b"\0" in line:
+        if not colon or not name or name.strip() != name:
             raise MalformedError("A header is not of the form NAME: VALUE.")
         name = name.lower()
-        if name in (b"host", b"content-length", b"transfer-encoding") and name in found:
-            raise MalformedError(f"The header {name.decode()} is there twice.")
-        found[name] = value.strip(b" \t")
+        if name in _READ:
+            if name in found and name != b"upgrade":
+                raise MalformedError(f"The header {name.decode()} is there twice.")
+            found[name] = value.strip(b" \t")
     host = found.get(b"host")
     if host is None and version == b"HTTP/1.1":
         raise MalformedError("There is no Host header.")
