@@ -7,6 +7,7 @@ look at the same backlog: the audio that was accepted and has no transcript yet.
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from service.dispatch.errors import DrainingError, ModelNotReadyError, Overloade
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
 _MARGIN = 1.1  # for clips that come later, and for errors of the measured RTFx
+# Of the requests that may be under way, one key, or one address without a key, may have this part. It is large, because
+# behind a proxy all clients may have one address.
+_SHARE_OF_CLIENT = 7 / 8
 _RETRY_AFTER = (1, 60)  # older clients ignore longer waits, and a shorter wait would have all hammer the service
 
 
@@ -51,6 +55,7 @@ class RequestCounts:
     def __init__(self) -> None:
         self.own_requests = 0
         self._stored_bytes = 0
+        self._by_client: Counter[str] = Counter()
 
     @property
     def requests(self) -> int:
@@ -62,10 +67,20 @@ class RequestCounts:
         """Bytes of uploads that are being received or decoded."""
         return self._stored_bytes
 
-    def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
-        """Add to the counts; negative numbers subtract."""
-        self.own_requests += requests
+    def of(self, client: str) -> int:
+        """Return the number of requests of a client."""
+        return self._by_client[client]
+
+    def add(self, stored_bytes: int) -> None:
+        """Add to the bytes; a negative number subtracts."""
         self._stored_bytes += stored_bytes
+
+    def add_request(self, client: str, change: int) -> None:
+        """Add a request of a client, or subtract it, with -1."""
+        self.own_requests += change
+        self._by_client[client] += change
+        if not self._by_client[client]:
+            del self._by_client[client]
 
 
 class Permit:
@@ -82,12 +97,12 @@ class Permit:
             OverloadedError: if the uploads under way together are over their limit.
         """
         self.stored_bytes += size
-        self._gate.counts.add(stored_bytes=size)
+        self._gate.counts.add(size)
         self._gate.check_bytes(self.stored_bytes, self._gate.stored_bytes - self.stored_bytes)
 
     def free(self) -> None:
         """Stop counting the bytes of the upload, because it is decoded."""
-        self._gate.counts.add(stored_bytes=-self.stored_bytes)
+        self._gate.counts.add(-self.stored_bytes)
         self.stored_bytes = 0
 
 
@@ -169,24 +184,27 @@ class Gate:
             self.check_audio(0.0)
 
     @contextmanager
-    def enter(self, announced_bytes: int, *, is_background: bool = False) -> Iterator[Permit]:
+    def enter(self, announced_bytes: int, client: str = "", *, is_background: bool = False) -> Iterator[Permit]:
         """Gate 1: admit one request, and count it until it is finished.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
+            client: who may have only a share of the requests: a key, or the network of an address without one.
             is_background: whether it is for a job, which may wait for longer than a client would.
 
         Raises:
             RefusedError: as `check`.
         """
         self.check(announced_bytes, is_background=is_background)
+        if client and self.counts.of(client) >= math.ceil(_SHARE_OF_CLIENT * self.limits.max_requests):
+            raise self._overloaded(f"{self.counts.of(client)} requests of this key or address are under way")
         permit = Permit(self)
-        self.counts.add(requests=1)
+        self.counts.add_request(client, 1)
         self._idle.clear()
         try:
             yield permit
         finally:
-            self.counts.add(requests=-1)
+            self.counts.add_request(client, -1)
             if not self.counts.own_requests:
                 self._idle.set()
             permit.free()

@@ -19,7 +19,15 @@ _KEY_BYTES = 16
 # What gate 1 knows of the queue (`Outlook`), written by the main process; and the key of hashed networks.
 _SHARED = np.dtype([("outlook", "f8,f8,f8,?,?"), ("hash_key", "u1", _KEY_BYTES)], align=True)
 _HASHES = 1 << 16
-_ROW = np.dtype([("requests", "i8"), ("stored_bytes", "i8"), ("connections", "i8"), ("by_network", "i4", _HASHES)])
+_ROW = np.dtype(
+    [
+        ("requests", "i8"),
+        ("stored_bytes", "i8"),
+        ("connections", "i8"),
+        ("by_network", "i4", _HASHES),
+        ("by_client", "i4", _HASHES),
+    ]
+)
 
 
 class SharedCounts:
@@ -36,6 +44,7 @@ class SharedCounts:
         stored_bytes: of uploads, (processes,).
         connections: that are open, (processes,).
         by_network: open connections by the hash of their network, (processes, hashes).
+        by_client: admitted requests by the hash of their client, (processes, hashes).
     """
 
     def __init__(self, descriptor: int, processes: int, row: int) -> None:
@@ -49,7 +58,7 @@ class SharedCounts:
         # As memory views, because their sum takes a tenth of the time of a small array's.
         self.requests, self.stored_bytes = rows["requests"].data, rows["stored_bytes"].data
         self.connections = rows["connections"].data
-        self.by_network = rows["by_network"]
+        self.by_network, self.by_client = rows["by_network"], rows["by_client"]
         self.row = row
         if not row:
             shared["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
@@ -67,10 +76,10 @@ class SharedCounts:
         """Return what gate 1 knows of the queue, as the main process published it."""
         return Outlook(*self._outlook[0].item())
 
-    def hash_of(self, network: str) -> int:
-        """Return the index of a network in `by_network`; a few networks share one by chance."""
+    def hash_of(self, name: str) -> int:
+        """Return the index of a network or a client in its array; a few share one by chance."""
         # With a key, so that no client can choose addresses that share one with another's.
-        return int.from_bytes(hashlib.blake2b(network.encode(), digest_size=2, key=self._hash_key).digest(), "little")
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=2, key=self._hash_key).digest(), "little")
 
 
 class SharedRequestCounts(RequestCounts):
@@ -90,11 +99,20 @@ class SharedRequestCounts(RequestCounts):
         """Bytes of uploads."""
         return sum(self._shared.stored_bytes)
 
-    def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
-        """Add to the counts of this process."""
-        super().add(requests, stored_bytes)
-        self._shared.requests[self._shared.row] += requests
+    def of(self, client: str) -> int:
+        """Return the number of requests of a client."""
+        return int(self._shared.by_client[:, self._shared.hash_of(client)].sum())
+
+    def add(self, stored_bytes: int) -> None:
+        """Add to the bytes of this process."""
+        super().add(stored_bytes)
         self._shared.stored_bytes[self._shared.row] += stored_bytes
+
+    def add_request(self, client: str, change: int) -> None:
+        """Add a request of this process, or subtract it, with -1."""
+        super().add_request(client, change)
+        self._shared.requests[self._shared.row] += change
+        self._shared.by_client[self._shared.row, self._shared.hash_of(client)] += change
 
 
 class SharedConnectionCounts(ConnectionCounts):

@@ -81,7 +81,7 @@ class Connections:
 
     def enter(self, address: str) -> ConnectionRefusal | None:
         """Count a connection, or return which limit it exceeds."""
-        network = _network(address)
+        network = network_of(address)
         if self._counts.total >= self.limits.most or self._counts.own >= self.limits.most_of_process:
             return "connections"
         if self._counts.of(network) >= self.limits.most_of_address:
@@ -91,7 +91,7 @@ class Connections:
 
     def leave(self, address: str) -> None:
         """Stop counting a connection that entered."""
-        self._count(_network(address), -1)
+        self._count(network_of(address), -1)
 
     def enter_leaving(self) -> bool:
         """Count a refused connection that lingers; False if there are too many."""
@@ -112,7 +112,8 @@ class Connections:
         self._metrics.connections.set(self._counts.own)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """Return an address of IPv4, or the /64 of one of IPv6, as text."""
     try:
         known = ip_address(address)
     except ValueError:  # a socket without an address

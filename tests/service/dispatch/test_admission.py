@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from service.dispatch.admission import Admission, AdmissionLimits
@@ -46,6 +48,20 @@ def test_a_request_counts_for_as_long_as_it_lasts():
         assert gates.requests == 1
 
     assert gates.requests == 0
+
+
+def test_one_client_leaves_an_eighth_of_the_requests_to_others():
+    gates = admission(max_requests=16)
+
+    with contextlib.ExitStack() as under_way:
+        for _ in range(14):
+            under_way.enter_context(gates.enter(0, "10.0.0.1"))
+        with pytest.raises(OverloadedError, match="14 requests of this key or address"), gates.enter(0, "10.0.0.1"):
+            pass
+        with gates.enter(0, "key a"), gates.enter(0, "10.0.0.2"):
+            assert gates.requests == 16
+    with gates.enter(0, "10.0.0.1"):
+        assert gates.requests == 1
 
 
 def test_stored_bytes_are_counted_as_they_arrive_and_given_back():

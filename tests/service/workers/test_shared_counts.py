@@ -16,11 +16,14 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
         requests = [SharedRequestCounts(one) for one in shared]
         connections = [SharedConnectionCounts(one) for one in shared]
         for own_requests, own_connections in zip(requests, connections, strict=True):
-            own_requests.add(requests=2, stored_bytes=100)
+            own_requests.add_request("key a", 1)
+            own_requests.add_request("10.0.0.1", 1)
+            own_requests.add(100)
             own_connections.add("10.0.0.1", 1)
         connections[1].add("10.0.0.2", 1)
         assert {counts.requests for counts in requests} == {6}
         assert {counts.own_requests for counts in requests} == {2}
+        assert {counts.of("key a") for counts in requests} == {3}
         assert {counts.stored_bytes for counts in requests} == {300}
         assert [(counts.total, counts.own, counts.of("10.0.0.1"), counts.of("10.0.0.2")) for counts in connections] == [
             (4, 1, 3, 1),
@@ -30,7 +33,7 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
 
         shared[0].clear(1)
 
-        assert requests[2].requests == 4
+        assert (requests[2].requests, requests[2].of("key a")) == (4, 2)
         assert (connections[2].total, connections[2].of("10.0.0.1"), connections[2].of("10.0.0.2")) == (2, 2, 0)
     finally:
         os.close(file)
