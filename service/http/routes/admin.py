@@ -12,7 +12,7 @@ from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.front import Backend
-from service.http.keys.authorization import ADMIN_KEY
+from service.http.keys.access import ADMIN_KEY
 from service.http.transcription import schemas
 from service.settings import model_entry
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.http.keys.authorization import ADMIN_KEY
+from service.http.keys.access import ADMIN_KEY
 from service.http.transcription import schemas
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from service.dispatch.errors import DispatchError, DrainingError, EngineLostErro
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
-from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.routes.transcriptions import receive_form
 from service.http.telemetry import Record
 from service.http.transcription import schemas

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
 from service.http.front import Backend, Front
-from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
 from service.http.transcription.loaded_model import LoadedModel
 

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from service.dispatch.admission import Permit
-from service.http.keys.authorization import KEY, NOT_AUTHORIZED
+from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
 from service.http.transcription.options import count_ignored_fields, parse_options
