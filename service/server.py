@@ -81,16 +81,7 @@ class Server:
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         self.metrics.expect_keys(self._access.names)
-        self._workers = (
-            WorkerSupervisor(
-                settings,
-                self.metrics,
-                all_keys,
-                ("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
-            )
-            if settings.http_processes > 1
-            else None
-        )
+        self._workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
         self._tracer = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases, settings.identifier),

@@ -58,23 +58,23 @@ class _Worker:
     """A worker, from its first message to its last.
 
     Args:
-        start: the first message.
+        settings: the settings.
+        shared: counts of all processes.
         channel: the channel to the main process.
         send_descriptor: sends it a descriptor, with a number.
         arena: memory for samples, which it maps.
-        counts: descriptor of the counts of all processes.
     """
 
     def __init__(
         self,
-        start: Start,
+        settings: Settings,
+        shared: SharedCounts,
         channel: Channel[ToWorker],
         send_descriptor: Callable[[int, int], None],
         arena: Arena,
-        counts: int,
     ) -> None:
-        self._settings = settings = Settings(**msgspec.json.decode(start.settings))
-        self._shared = SharedCounts(counts, settings.http_processes + 1, start.row)
+        self._settings = settings
+        self._shared = shared
         self._channel = channel
         self._send_descriptor = send_descriptor
         self._arena = arena
@@ -164,8 +164,11 @@ async def _main(args: argparse.Namespace) -> None:
 
     def handle(message: ToWorker) -> None:
         if isinstance(message, Start):
+            settings = Settings(**msgspec.json.decode(message.settings))
+            logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
+            shared = SharedCounts(args.counts, settings.http_processes + 1, message.row)
             send = partial(send_descriptor, socket.socket(fileno=args.descriptors))
-            worker.set_result(_Worker(message, channel, send, Arena(args.memory), args.counts))
+            worker.set_result(_Worker(settings, shared, channel, send, Arena(args.memory)))
         else:
             worker.result().handle(message)
 
@@ -188,10 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("socket", "descriptors", "listener", "memory", "counts"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--log-format", choices=("json", "text"), required=True)
-    parser.add_argument("--log-level", required=True)
     args = parser.parse_args()
-    logs.configure(args.log_format, args.log_level)
     use_few_heaps()
     sys.setswitchinterval(SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(KeyboardInterrupt):

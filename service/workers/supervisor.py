@@ -62,14 +62,12 @@ class WorkerSupervisor:
         settings: the settings.
         metrics: metrics of the main process.
         keys: the API keys.
-        arguments: further arguments of each worker's command line.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, keys: Sequence[Key], arguments: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, keys: Sequence[Key]) -> None:
         self._settings = settings
         self._metrics = metrics
         self._keys = keys
-        self._arguments = arguments
         self._processes = settings.http_processes + 1
         self._counts_file = shared_file()
         self.counts = SharedCounts(self._counts_file, self._processes, 0)
@@ -201,7 +199,7 @@ class WorkerSupervisor:
                 "--counts": self._counts_file,
                 "--descriptors": theirs.fileno(),
             }
-            async with started([sys.executable, "-P", "-m", _MODULE, *self._arguments], inherited) as child:
+            async with started([sys.executable, "-P", "-m", _MODULE], inherited) as child:
                 channel = Channel(from_worker)
                 session = Session(main, child.memory, channel.send)
                 await channel.open(child.connection, session.handle)

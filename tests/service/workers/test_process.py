@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from service.settings import Settings
 from service.shared_audio import Arena, shared_file
 from service.workers.process import _Worker
-from service.workers.protocol import Snapshot, Start
+from service.workers.protocol import Snapshot
 from service.workers.shared_counts import SharedCounts
 
 
@@ -19,12 +19,11 @@ def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
         threads = ThreadPoolExecutor()
         threads.shutdown()
         asyncio.get_running_loop().set_default_executor(threads)
-        start = Start(Settings(model="stub").model_dump_json().encode(), 1)
-        worker = _Worker(start, SimpleNamespace(send=sent.append), None, Arena(memory), counts)
+        shared, channel = SharedCounts(counts, 2, 0), SimpleNamespace(send=sent.append)
+        worker = _Worker(Settings(model="stub"), shared, channel, None, Arena(memory))
         await worker.send_snapshot()
 
     counts, memory = shared_file(), shared_file()
-    SharedCounts(counts, 2, 0)
     try:
         asyncio.run(scenario())
     finally:
