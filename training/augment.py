@@ -1,7 +1,4 @@
-"""Augmentation of waveforms by reverberation, noise, gain and codecs.
-
-No sound moves in time, so a teacher's posteriors of the clean clip are valid for the augmented one.
-"""
+"""Augmentation of waveforms by reverberation, noise, gain and codecs."""
 
 import numpy as np
 
@@ -21,7 +18,7 @@ def augmented(samples: Samples, rate: int, config: Augmentation, random: np.rand
     Args:
         samples: mono, float32 [n].
         rate: samples per second.
-        config: the augmentations; those of features, and splices, are made elsewhere.
+        config: the augmentations; those of features are made elsewhere.
         random: generator of the choices.
 
     Returns:

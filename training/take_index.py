@@ -103,7 +103,7 @@ class TakeIndex(Sequence[Take]):
 
     @property
     def labels(self) -> NDArray[np.uint32]:
-        """Number of labels of each take, its prompt included; 0 if only a teacher knows the transcript."""
+        """Number of labels of each take, its prompt included; 0 without a transcript."""
         return np.asarray(self._records["labels"])
 
     @property

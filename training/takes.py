@@ -1,4 +1,4 @@
-"""Takes: a take is a clip at one speed, the unit of posteriors, sampling and examples."""
+"""Takes: a take is a clip at one speed, the unit of sampling and examples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

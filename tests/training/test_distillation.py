@@ -1,13 +1,11 @@
 """A student learns a teacher's function, module by module and then chained, whatever its depth and width."""
 
-import difflib
 import json
 from dataclasses import replace
 
 import pytest
 import soundfile
 import torch
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +15,7 @@ from models.checkpoint import read_checkpoint
 from models.encoders.padding import Padding
 from models.network import Network
 from tests.conftest import GOLDEN
-from tests.training.small_run import CHECKPOINT, document, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, manifest, recipe_file
 from tests.training.test_ranks import steps, together
 from training.distillation import distance, distillation_losses, groups, posterior_loss
 from training.errors import RecipeError, TrainingError
@@ -266,24 +264,29 @@ def test_clips_that_cannot_be_read_are_left_out_and_a_run_without_any_ends(tmp_p
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_a_student_of_random_weights_comes_to_its_teachers_tokens(tmp_path):
     manifest(tmp_path, {"awb-4s": None})
-    composition = {"lengths": [4.0], "speeds": [1, 1], "several": 0, "fragments": 0.3, "over": 0, "mixed": 0}
-    teacher = TEACHER | {"apart": {"steps": 800, "peak": 0.006, "noise": 0.02}, "composition": composition}
-    changes = distilled(
-        steps=2000,
-        teacher=teacher,
-        student=STUDENT | {"subsampling_channels": 32},
-        batches={"seconds": 8},
-        augmentation={},
-        optimizer={"peak": 0.003, "warmup": 20, "matrices": "muon", "ema": 0.98, "max_norm": 5.0},
-    )
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(document(tmp_path, **changes)))
-    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, CPU)
+    # A teacher of random weights has other tokens for nearly the same sound, so the student hears just this one often.
+    composition = {"lengths": [4], "speeds": [1, 1], "several": 0, "fragments": 0, "over": 0, "mixed": 0}
+    teacher = TEACHER | {"apart": {"steps": 900, "peak": 0.004, "noise": 0.02}, "composition": composition}
+    changes = {
+        "steps": 1800,
+        "batches": {"seconds": 4},
+        "teacher": teacher,
+        "student": STUDENT | {"subsampling_channels": 32},
+        "augmentation": {},
+        "optimizer": {"peak": 0.003, "warmup": 20, "matrices": "muon", "ema": 0.97, "max_norm": 5},
+    }
+    recipe = recipe_file(tmp_path, **distilled(**changes))
+    run = Run(read_recipe(recipe), tmp_path, CPU)
     finish(run)
     run.export(tmp_path / "student.nemo")
 
     samples, _ = soundfile.read(GOLDEN / "clips" / "awb-4s.wav", dtype="float32")
-    wanted, found = (load_model(path).transcribe([samples])[0] for path in (CHECKPOINT, tmp_path / "student.nemo"))
+    wanted, found = (
+        load_model(path).transcribe([samples[:64_000]])[0] for path in (CHECKPOINT, tmp_path / "student.nemo")
+    )
 
-    assert difflib.SequenceMatcher(None, wanted.tokens, found.tokens).ratio() == 1
+    assert len(wanted.tokens) > 5
+    assert found.tokens == wanted.tokens
