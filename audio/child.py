@@ -4,6 +4,7 @@ It gives up all rights but to decode (`audio.confinement`) before it gets a file
 it. Its standard input is the socket to the pool.
 """
 
+import gc
 import io
 import mmap
 import os
@@ -32,6 +33,7 @@ from audio.decode import decode_as
 from audio.errors import AudioError, InvalidAudioError
 from audio.limits import AudioLimits
 from audio.packets import PacketSource
+from audio.samples import Samples
 from audio.source import every_channel
 
 
@@ -42,6 +44,7 @@ def main() -> None:
     with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may close it in the middle of an answer
         ring = _Ring(pool)
         _load_what_is_lazy()
+        gc.freeze()  # what was imported stays, and need not be looked at again
         os.dup2(1, 2)  # what libraries write is discarded, but the errors of the start
         os.closerange(3, 256)  # Python's own of the ring; the socket stays, and nothing else
         missing = confine(memory_bytes, processor_seconds)
@@ -62,6 +65,7 @@ class _Ring:
         _, (descriptor,), _, _ = socket.recv_fds(pool, 1, 1)
         self._memory = np.frombuffer(mmap.mmap(descriptor, RING_BYTES), np.uint8)
         os.close(descriptor)
+        self._address = self._memory.__array_interface__["data"][0]
         self.pieces: list[tuple[int, int]] = []
         self._used = 0
 
@@ -75,7 +79,8 @@ class _Ring:
                     raise ConnectionResetError
                 self.clear()
             piece = block[: RING_BYTES - self._used]
-            self._memory[self._used : self._used + len(piece)] = piece
+            if piece.__array_interface__["data"][0] != self._address + self._used:  # else it was decoded into it
+                self._memory[self._used : self._used + len(piece)] = piece
             self._used += len(piece)
             count = len(piece) // 4
             if self.pieces and self.pieces[-1][0] == channel:
@@ -83,6 +88,11 @@ class _Ring:
             else:
                 self.pieces.append((channel, count))
             block = block[len(piece) :]
+
+    def room(self, samples: int) -> Samples:
+        """Return memory for ``samples`` (float32), which need not be copied then: in the ring, if they fit."""
+        place = self._memory[self._used : self._used + 4 * samples]
+        return place.view(np.float32) if len(place) == 4 * samples else np.empty(samples, np.float32)
 
     def clear(self) -> None:
         """Forget what is in it."""
@@ -94,7 +104,7 @@ def _answer(file: BinaryIO, request: bytes, ring: _Ring, memory_bytes: int) -> b
     container, rate, limits, by_channel = read_request(request)
     ring.clear()
     try:
-        origin = decode_as(container, ring, file, rate=rate, limits=limits, by_channel=by_channel)
+        origin = decode_as(container, ring, file, rate=rate, limits=limits, by_channel=by_channel, room=ring.room)
     except AudioError as error:
         return message(Kind.REFUSED, behind=packed_refusal(error))
     except MemoryError:

@@ -66,13 +66,14 @@ class ChildDiedError(ChildLostError):
 
 
 class ChildStartError(Exception):
-    """The child died before it was given a file."""
+    """The child died before it was given a file, or could not be started."""
 
 
 class ChildProcess:
     """A process that runs ``audio.child``; one thread at a time may use it.
 
     Attributes:
+        is_ready: whether it has given up its rights.
         unconfined: which of ``audio.confinement.LAYERS`` do not hold, once it is ready.
 
     Raises:
@@ -85,6 +86,7 @@ class ChildProcess:
         self._worked = 0.0
         self._is_answering = False
         self._is_refused = False
+        self.is_ready = False
         self.unconfined: tuple[str, ...] = ()
         arguments = (str(confinement.memory_bytes), str(2 * math.ceil(confinement.seconds) + _OWN_SECONDS))
         with contextlib.ExitStack() as if_it_fails:
@@ -123,11 +125,6 @@ class ChildProcess:
         return is_fresh and not self._is_answering
 
     @property
-    def is_alive(self) -> bool:
-        """Whether it has not ended by itself."""
-        return self._process.poll() is None
-
-    @property
     def has_refused(self) -> bool:
         """Whether it refused a file: what its libraries have left behind is unknown."""
         return self._is_refused
@@ -150,6 +147,7 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             self.close()
             raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
+        self.is_ready = True
         self.unconfined = tuple(layer for layer in LAYERS if layer in missing.decode(errors="replace").split())
 
     def decode_into(
@@ -160,6 +158,7 @@ class ChildProcess:
         Raises:
             AudioError: if the child refuses the file.
             ChildLostError: if the child dies, takes too long, or answers against the protocol.
+            ChildStartError: if it died before it was given the file.
         """
         self._files += 1
         self._is_answering = True
@@ -168,6 +167,9 @@ class ChildProcess:
         asked = request(container, rate, limits, by_channel=by_channel)
         try:
             socket.send_fds(self._connection, [asked], [descriptor])
+        except OSError as error:
+            raise ChildStartError("a decoding process ended while it was idle") from error
+        try:
             behind = self._samples(sink, most, began + self._confinement.seconds)
             origin = read_origin(behind, container, limits)
         except TimeoutError:

@@ -23,7 +23,7 @@ from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 from audio.samples import Samples
 from audio.sniff import container_of
-from audio.sound_file import SoundFileSource
+from audio.sound_file import Room, SoundFileSource, new_room
 from audio.source import Source, check_numbers
 
 # A longer tag of an MP3 is left out: libraries would hold it, and the picture in it, in memory several times.
@@ -99,18 +99,30 @@ def decode_into(
 
 
 def decode_as(
-    container: str, sink: Sink, file: BinaryIO, *, rate: int, limits: AudioLimits, by_channel: bool
+    container: str,
+    sink: Sink,
+    file: BinaryIO,
+    *,
+    rate: int,
+    limits: AudioLimits,
+    by_channel: bool,
+    room: Room = new_room,
 ) -> Origin:
-    """Decode a file in this container as ``decode_into`` does; that samples are numbers is not checked."""
+    """Decode a file in this container as ``decode_into`` does; that samples are numbers is not checked.
+
+    Where channels are mixed, ``room`` gives memory to decode into; it may be that of the sink.
+    """
     header = riff.read_header(file) if container == "wav" else None
-    with _opened(file, container, header, limits) as source:
+    with _opened(file, container, header, limits, new_room if by_channel else room) as source:
         origin = drain(source, sink, container, rate, limits, by_channel=by_channel)
     is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
 @contextmanager
-def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits) -> Iterator[Source]:
+def _opened(
+    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits, room: Room
+) -> Iterator[Source]:
     if header is not None and header.pcm is not None:
         yield PcmSource(file, header.pcm, limits)
     elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
@@ -120,7 +132,7 @@ def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limit
         if container == "ogg":
             limits.check_decoded(*ogg.vorbis_frames(file), channels=1)
             file.seek(0)
-        with SoundFileSource.open(file, limits) as sound:
+        with SoundFileSource.open(file, limits, room) as sound:
             yield sound
     else:
         with PacketSource.open(file, container, limits) as packets:

@@ -64,8 +64,7 @@ def descriptor_of(file: BinaryIO) -> Iterator[int]:
         return
     descriptor = unnamed_file()
     try:
-        _write(descriptor, file)
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        _write(descriptor, file)  # by place, so it stays at the start
         yield descriptor
     finally:
         os.close(descriptor)

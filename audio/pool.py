@@ -177,16 +177,11 @@ class DecodePool:
 
     def _take(self, *, is_new: bool) -> ChildProcess:
         """Return an idle child, or a new one, when there is room for it."""
-        while True:
-            with self._changed:
-                child = self._waited_for(is_new=is_new)
-                if self._keeps_spare and not self._idle and self._has_room:
-                    self.prepare()
-            if child is None:
-                return self._started()
-            if child.is_alive:
-                return child
-            self._end(child)
+        with self._changed:
+            child = self._waited_for(is_new=is_new)
+            if self._keeps_spare and not self._idle and self._has_room:
+                self.prepare()
+        return child or self._started()
 
     def _waited_for(self, *, is_new: bool) -> ChildProcess | None:
         """Wait for an idle child, and take it; or for room for a new one, and return None."""
@@ -217,7 +212,7 @@ class DecodePool:
         finally:
             with self._changed:
                 self._coming -= 1
-                if child is not None and child.is_alive:
+                if child is not None and child.is_ready:
                     self._children.add(child)
                 self._changed.notify_all()
         self._on_start(child.unconfined)

@@ -1,7 +1,7 @@
 """Read a sound file with libsndfile, forward in blocks. Only this file uses libsndfile."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -23,6 +23,14 @@ _FLAC_FRAME_BYTES = 11
 _VALUES_OF_BLOCK = 1 << 18
 
 
+Room = Callable[[int], Samples]  # from a number of samples to memory for them, float32 [samples]
+
+
+def new_room(samples: int) -> Samples:
+    """Return new memory for ``samples``."""
+    return np.empty(samples, np.float32)
+
+
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no type information
     """A sound file that is only read, and in which soundfile never seeks.
 
@@ -40,8 +48,9 @@ class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile
 class SoundFileSource:
     """A file that libsndfile reads; see ``audio.source.Source``."""
 
-    def __init__(self, sound: soundfile.SoundFile, limits: AudioLimits) -> None:
+    def __init__(self, sound: soundfile.SoundFile, limits: AudioLimits, room: Room) -> None:
         self._sound = sound
+        self._room = room
         self._limits = limits
         self.channels: int = sound.channels
         self.rate: int = sound.samplerate
@@ -51,8 +60,8 @@ class SoundFileSource:
 
     @classmethod
     @contextmanager
-    def open(cls, file: BinaryIO, limits: AudioLimits) -> Iterator["SoundFileSource"]:
-        """Open ``file``.
+    def open(cls, file: BinaryIO, limits: AudioLimits, room: Room = new_room) -> Iterator["SoundFileSource"]:
+        """Open ``file``; ``room`` gives memory for samples.
 
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
@@ -66,7 +75,7 @@ class SoundFileSource:
             except soundfile.LibsndfileError as error:
                 raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
             with sound:
-                source = cls(sound, limits)
+                source = cls(sound, limits, room)
                 is_known = sound.format == "FLAC" and sound.frames != _OPEN_LENGTH
                 if is_known and sound.frames // _FLAC_FRAME * _FLAC_FRAME_BYTES <= os.fstat(descriptor).st_size:
                     limits.check_decoded(sound.frames, source.rate, source.channels)
@@ -103,7 +112,7 @@ class SoundFileSource:
 
     def _read(self, frames: int) -> Samples:
         """Return the next frames [frames, channels]: fewer at the end, or before damage."""
-        block: Samples = np.empty((frames, self.channels), dtype=np.float32)
+        block = self._room(frames * self.channels).reshape(frames, self.channels)
         try:
             read: Samples = self._sound.read(out=block)
         except soundfile.LibsndfileError:

@@ -11,8 +11,8 @@ from tests.test_layering import files, imports, within
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = ("soundfile", "av")
 READERS = ("audio.sound_file", "audio.packets")
-# Who reads recordings of its own: to train, and to measure.
-TRUSTING = ("training", "benchmarks", "cli/bench.py")
+# Who reads recordings of its own: to train, to measure, and to try a machine.
+TRUSTING = ("training", "benchmarks", "cli/bench.py", "cli/doctor.py")
 DECODERS = ("audio/decode.py", "audio/child.py")
 
 
