@@ -43,7 +43,6 @@ from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
-from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
@@ -170,7 +169,8 @@ class Server:
         settings = self._settings
         log.info("listening", extra={"url": self._url, "pid": os.getpid()})
         with contextlib.ExitStack() as opened:
-            threads = opened.enter_context(ThreadPoolExecutor(processors(), "part", give_way))
+            # They do not give way: on a busy machine, one would keep the interpreter's lock from the event loop.
+            threads = opened.enter_context(ThreadPoolExecutor(processors(), "part"))
             recordings = Recordings(self.dispatcher, threads)
             core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand, recordings)
             front = opened.enter_context(
