@@ -271,12 +271,12 @@ def test_a_student_of_random_weights_comes_to_its_teachers_tokens(tmp_path):
     composition = {"lengths": [4], "speeds": [1, 1], "several": 0, "fragments": 0, "over": 0, "mixed": 0}
     teacher = TEACHER | {"apart": {"steps": 900, "peak": 0.004, "noise": 0.02}, "composition": composition}
     changes = {
-        "steps": 1800,
-        "batches": {"seconds": 4},
+        "steps": 3000,
+        "batches": {"seconds": 8},
         "teacher": teacher,
         "student": STUDENT | {"subsampling_channels": 32},
         "augmentation": {},
-        "optimizer": {"peak": 0.003, "warmup": 20, "matrices": "muon", "ema": 0.97, "max_norm": 5},
+        "optimizer": {"peak": 0.005, "warmup": 20, "matrices": "muon", "ema": 0.97, "max_norm": 5},
     }
     recipe = recipe_file(tmp_path, **distilled(**changes))
     run = Run(read_recipe(recipe), tmp_path, CPU)
