@@ -190,8 +190,17 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
 
 def _sample(rate: int) -> Any:  # noqa: ANN401  # numpy is not imported yet
     """Return the sample that comes with Steno, mono float32 at a rate."""
-    import soundfile
-    import soxr
+    import numpy as np
 
-    samples, own_rate = soundfile.read(_SAMPLE, dtype="float32")
-    return soxr.resample(samples, own_rate, rate)
+    from audio.limits import AudioLimits
+    from audio.pool import DecodePool
+
+    blocks: list[Any] = []
+    with DecodePool() as pool, _SAMPLE.open("rb") as file:
+        pool.decode_into(
+            lambda block, _: blocks.append(np.frombuffer(bytes(block), np.float32)),
+            file,
+            rate=rate,
+            limits=AudioLimits(),
+        )
+    return np.concatenate(blocks)

@@ -24,7 +24,7 @@ def test_matrices_only_are_decayed():
 
 
 def test_muon_has_the_matrices_of_the_encoder_and_nothing_else():
-    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0, hidden=4)
+    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
 
     muon, *others = new_optimizer(network, Optimizer(matrices="muon", peak=1e-3, warmup=1)).param_groups
 

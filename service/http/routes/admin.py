@@ -20,7 +20,8 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": schemas.ErrorBody,
         "description": "400: it cannot be loaded. 401: an admin key is needed. 403: the operator has set none. "
-        "404: no such model. 409: there is one of this id, or it is being loaded or unloaded.",
+        "404: no such model. 408, 413: the body comes too slowly, or is too large. 409: there is one of this id, or "
+        "it is being loaded or unloaded.",
     },
     503: {"model": schemas.ErrorBody, "description": "No engine is running now that could load it."},
 }
