@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +42,13 @@ def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "FLOAT") ->
     return file.getvalue()
 
 
-def stop_decoders(pid: int) -> list[int]:
-    """Stop the decoding process of a service that has decoded one file, and its spare; return which they are."""
-    wait_for(lambda: len(decoders(pid)) == 2)
-    stopped = decoders(pid)
+def stop_decoders(pid: int, others: Collection[int] = ()) -> list[int]:
+    """Stop the decoding process of a service that has decoded one file, and its spare; return which they are.
+
+    ``others`` are those of other services of this process.
+    """
+    wait_for(lambda: len(set(decoders(pid)) - set(others)) == 2)
+    stopped = sorted(set(decoders(pid)) - set(others))
     for decoder in stopped:
         os.kill(decoder, signal.SIGSTOP)
     return stopped

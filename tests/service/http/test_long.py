@@ -255,9 +255,10 @@ def a_thread_waits_for_a_decoder():
 
 def test_the_decoding_process_of_a_client_that_leaves_is_ended():
     file = media(tone(200 * SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac")  # it answers in four pieces
+    others = decoders(os.getpid())
     with serving(max_utterance_seconds=LONGEST) as service:
         assert service.post(**form(file)).status_code == 200
-        before = stop_decoders(os.getpid())
+        before = stop_decoders(os.getpid(), others)
         service.client.close()
         wait_for(lambda: service.server.metrics.connections._value.get() == 0)
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
