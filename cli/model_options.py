@@ -79,9 +79,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--local-attention",
-        type=count,
         metavar="N",
-        help="encoder frames on each side that a Conformer attends to, for long utterances (default: all)",
+        help="encoder frames on each side that a Conformer attends to, for long utterances (default: all); of a model "
+        "for streams, one of the pairs that `steno info` lists, such as 70,6",
     )
     parser.add_argument(
         "--beam",

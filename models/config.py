@@ -4,6 +4,7 @@
 """
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +42,7 @@ class FeatureConfig:
         high_hz: upper edge of the highest band.
         preemphasis: weight of the previous sample that is subtracted, or None.
         log_offset: added to the mel power before the logarithm.
+        normalized: whether each band of a clip gets mean 0 and deviation 1; models for streams do without.
     """
 
     sample_rate: int
@@ -53,6 +55,34 @@ class FeatureConfig:
     high_hz: float
     preemphasis: float | None
     log_offset: float
+    normalized: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """The frames that a frame attends to.
+
+    Attributes:
+        left: frames before it; None for all.
+        right: frames after it; None for all.
+        in_chunks: whether frames are in chunks of ``right`` + 1 from a clip's first on, and see all of their own chunk
+            and the ``left`` frames before it, instead of a band around each.
+    """
+
+    left: int | None
+    right: int | None
+    in_chunks: bool = False
+
+    @property
+    def before(self) -> int | None:
+        """The most frames that a frame sees before it."""
+        if self.left is None or not self.in_chunks:
+            return self.left
+        return self.left + (self.right or 0)
+
+    def __str__(self) -> str:
+        """Return both sides as the command line takes them, -1 for all."""
+        return ",".join(str(-1 if side is None else side) for side in (self.left, self.right))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +102,14 @@ class ConformerConfig:
         bias: whether the linear and convolution layers of the Conformer layers have biases.
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
         positions: whether attention knows the distances of frames, or frames hold their absolute positions.
-        attention_context: frames on each side of a frame that it attends to, or None for the whole clip.
+        attention_context: the frames that a frame attends to, or None for the whole clip.
+        attention_contexts: those that it was trained with, if they are several.
         global_tokens: with local attention, number of frames at the start that attend to all and are attended to by
             all: 0 or 1 (Beltagy et al., 2020, Longformer).
         convolution_norm: the norm after the convolution over time.
+        convolution_left: frames before a frame that the convolution sees; None for half of the others. The rest of
+            ``kernel_size`` are after it.
+        causal_subsampling: whether the convolutions that shorten the features look back, and not to both sides.
     """
 
     mels: int
@@ -90,9 +124,12 @@ class ConformerConfig:
     bias: bool
     scale_input: bool
     positions: Positions = "relative"
-    attention_context: int | None = None
+    attention_context: AttentionContext | None = None
     global_tokens: int = 0
     convolution_norm: ConvolutionNorm = "batch_norm"
+    attention_contexts: tuple[AttentionContext, ...] = ()
+    convolution_left: int | None = None
+    causal_subsampling: bool = False
 
     @property
     def family(self) -> str:
@@ -191,6 +228,8 @@ class TransducerConfig:
 
 
 MAX_BEAM = 32
+ANY_LANGUAGE = "auto"  # in the names of language prompts
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[A-Z]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +280,32 @@ class PromptConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LanguagePromptConfig:
+    """Languages that are given to an encoder's frames.
+
+    Attributes:
+        places: names of languages, such as ``en-US`` or ``en``, and the place of each among the inputs.
+        size: number of places.
+    """
+
+    places: tuple[tuple[str, int], ...]
+    size: int
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """ISO 639 codes of the languages, without regions."""
+        return tuple(sorted({name.partition("-")[0] for name, _ in self.places if _LANGUAGE.fullmatch(name)}))
+
+    def place(self, language: str | None) -> int:
+        """Return the place of a language by its code, or of any language for None."""
+        named = dict(self.places)
+        if language is None:
+            return named[ANY_LANGUAGE]
+        regional = (name for name, _ in self.places if name.partition("-")[0] == language)
+        return named[language] if language in named else named[next(regional)]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """A speech recognition model.
 
@@ -253,6 +318,7 @@ class ModelConfig:
         transducer: the transducer, if there is one.
         attention: the attention decoder, if there is one.
         prompts: its prompts, if it has an attention decoder.
+        language_prompts: the languages that its encoder's frames are given, if they are.
         trained_seconds: length of its longest training clips, as given in its checkpoint; None where it is not.
     """
 
@@ -265,6 +331,7 @@ class ModelConfig:
     attention: AttentionDecoderConfig | None = None
     prompts: PromptConfig | None = None
     trained_seconds: float | None = None
+    language_prompts: LanguagePromptConfig | None = None
 
     @property
     def piece_seconds(self) -> float | None:
@@ -281,8 +348,8 @@ class ModelConfig:
         encoder, trained = self.encoder, self.trained_seconds
         if isinstance(encoder, JasperConfig):
             length, reason = _PIECE_OF_CONVOLUTIONS, "an encoder of convolutions"
-        elif encoder.attention_context:
-            return None, "attention is local"
+        elif encoder.attention_context and encoder.attention_context.left is not None:
+            return None, "attention looks back a limited number of frames"
         elif self.attention:
             length, reason = _PIECE_OF_ATTENTION_DECODER, "an attention decoder"
         elif self.decoders[0] == "tdt" and (encoder.width, encoder.layers) == _LARGE_TRANSDUCER:

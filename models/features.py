@@ -26,7 +26,7 @@ FRAMES_OF_BLOCK = 8192
 
 
 class LogMelFeatures(nn.Module):
-    """Turns waveforms into mel bands of log power, each normalised over its own clip.
+    """Turns waveforms into mel bands of log power, each normalised over its own clip unless the model goes without.
 
     Always float32, also under autocast and with tf32: rounding here costs accuracy.
     """
@@ -80,7 +80,9 @@ class LogMelFeatures(nn.Module):
     def _normalized(self, waveforms: Tensor, lengths: Tensor, columns: int) -> Tensor:
         """Return the features of a batch, [batch, mels, columns], zero in the padding."""
         log_mel = self._log_mel(self._emphasize(waveforms.float(), lengths), columns)
-        return _normalize(log_mel, self.frames(lengths))
+        if self.config.normalized:
+            return _normalize(log_mel, self.frames(lengths))
+        return log_mel.masked_fill(~valid_positions(self.frames(lengths), columns)[:, None], 0.0)
 
     def _emphasize(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
         """Zero the padding, and subtract from each sample ``preemphasis`` times the one before."""

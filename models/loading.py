@@ -8,7 +8,7 @@ import torch
 from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
-from models.config import MAX_BEAM, ConformerConfig
+from models.config import MAX_BEAM, AttentionContext, ConformerConfig
 from models.device.precision import (
     DTYPES,
     checked_precision,
@@ -26,7 +26,7 @@ def load_model(
     path: str | Path,
     device: str | torch.device = "cpu",
     dtype: torch.dtype | str = torch.float32,
-    attention_context: int | None = None,
+    attention_context: int | str | None = None,
     beam: int | None = None,
     on_download: OnDownload | None = None,
     language_model: str | Path | None = None,
@@ -45,7 +45,8 @@ def load_model(
             softmaxes, decisions and confidences are float32 in all of them.
         attention_context: encoder frames on each side that a Conformer trained with full attention attends to instead.
             Memory is then linear in the length of a recording, and transcripts differ (Rekesh et al., 2023; NeMo's
-            ``change_attention_model``).
+            ``change_attention_model``). Or the frames before and after, such as "70,6": one of the pairs that a model
+            for streams was trained with, if they are several (``attention_contexts`` of ``info``).
         beam: beam width of an attention decoder's search, 1 to 32; None is that of the checkpoint. A step computes
             ``beam`` rows for each utterance.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
@@ -67,7 +68,7 @@ def load_model(
     languages = bundled.LANGUAGES if path == bundled.NAME else None
     checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
-        checkpoint = _with_local_attention(checkpoint, attention_context)
+        checkpoint = _with_context(checkpoint, attention_context)
     if beam is not None:
         checkpoint = _with_beam(checkpoint, beam)
     if language_model is None and path == bundled.NAME:
@@ -87,13 +88,18 @@ def load_model(
     return Transcriber(model, Model(aligning, model.device, for_aligner), identifier)
 
 
-def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
+def _with_context(checkpoint: Checkpoint, context: int | str) -> Checkpoint:
     encoder = checkpoint.config.encoder
-    if context < 1:
+    known = {str(one): one for one in encoder.attention_contexts} if isinstance(encoder, ConformerConfig) else {}
+    if known and context not in known:
+        raise ValueError(f"attention_context {context} is not one of the model's: {'; '.join(known)}")
+    if not known and not (str(context).isdecimal() and int(context) > 0):
         raise ValueError(f"attention_context {context} is not a number of frames above 0")
-    if not isinstance(encoder, ConformerConfig) or encoder.attention_context or encoder.positions != "relative":
+    is_whole = isinstance(encoder, ConformerConfig) and encoder.positions == "relative"
+    if not isinstance(encoder, ConformerConfig) or not (known or (is_whole and not encoder.attention_context)):
         raise ValueError("attention_context is for Conformers that attend to the whole clip by relative positions")
-    encoder = replace(encoder, attention_context=context)
+    chosen = known[str(context)] if known else AttentionContext(int(context), int(context))
+    encoder = replace(encoder, attention_context=chosen)
     return replace(checkpoint, config=replace(checkpoint.config, encoder=encoder))
 
 

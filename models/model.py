@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.checkpoint import Checkpoint
 from models.comparison import compare_kernels
-from models.config import ConformerConfig, Decoder
+from models.config import ConformerConfig, Decoder, EncoderConfig
 from models.device.precision import (
     DTYPES,
     check_overflow,
@@ -26,7 +26,7 @@ from models.network import Network
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
-from models.search.ctc_search import ctc_search
+from models.search.ctc_search import ctc_search, greedy_ctc
 from models.search.language_model import read_language_model
 from models.search.result import ChosenSearch, FetchedResult, Search, SearchResult
 from models.search.transducer import transducer_search
@@ -102,6 +102,8 @@ class Model(DeviceModel):
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
             self.languages = self._config.prompts.languages
             self.default_language = self._config.prompts.default_language
+        if self._config.language_prompts:
+            self.languages = self._config.language_prompts.languages
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
@@ -116,7 +118,7 @@ class Model(DeviceModel):
         self._searches: dict[Decoder, Search] = {}
         self._sizes = {}
         for name, chosen in self._choose_searches().items():
-            self._searches["ctc" if name == "ctc_beam" else self.decoders[0]] = chosen.search
+            self._searches[self.decoders[0] if name == "transducer" else "ctc"] = chosen.search
             if chosen.sizes is not None:
                 self._sizes[name] = chosen.sizes
         if self._writer:
@@ -182,6 +184,7 @@ class Model(DeviceModel):
             raise ValueError("this model has no CTC decoder, which finds words")
         with self._as_current_device():
             encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
+            encoded = self._prompted(encoded, [Prompt()] * len(words))
             rows = zip(words, encoded, frames.tolist(), (lengths / self.sample_rate).tolist(), strict=True)
             return self._finder.times(
                 KnownWords(its_words, self._label_scores(row[:count]), seconds)
@@ -247,6 +250,8 @@ class Model(DeviceModel):
             "beam": config.attention.beam if config.attention else None,
             "language_model": self._language_model.ngrams if self._language_model else None,
             "languages": None if self.languages is None else list(self.languages),
+            "attention_context": _shown_context(config.encoder),
+            "attention_contexts": _shown_contexts(config.encoder),
             "default_language": None if prompts is None else prompts.default_language,
             "capabilities": {
                 "transcription": True,
@@ -254,6 +259,7 @@ class Model(DeviceModel):
                 "word_timestamps": prompts is None or prompts.timestamps,
                 "punctuation": self._punctuates,
                 "itn": prompts is not None and prompts.itn,
+                "language": config.language_prompts is not None,
             },
         }
 
@@ -288,7 +294,7 @@ class Model(DeviceModel):
             return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts))
         if search := self._searches.get(decoder):
             frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
-            fetched = search(frames, encoder_lengths)
+            fetched = search(self._prompted(frames, prompts), encoder_lengths)
         else:  # greedy CTC
             (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)
@@ -319,6 +325,15 @@ class Model(DeviceModel):
         encoded: tuple[Tensor, Tensor] = self._network.encoder(features.to(self._activations), lengths, known)
         return encoded
 
+    def _prompted(self, encoded: Tensor, prompts: Sequence[Prompt]) -> Tensor:
+        """Return encoder frames [batch, frames, width] that know the languages of their prompts, if the model asks."""
+        config = self._config.language_prompts
+        if config is None or self._network.prompt is None:
+            return encoded
+        places = torch.tensor([config.place(prompt.language) for prompt in prompts], pin_memory=encoded.is_cuda)
+        prompted: Tensor = self._network.prompt(encoded, places.to(encoded.device, non_blocking=True))
+        return prompted
+
     def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:
         """Return the result of greedy CTC, packed; see ``SearchResult``."""
         assert self._network.ctc
@@ -340,6 +355,8 @@ class Model(DeviceModel):
             chosen["transducer"] = transducer_search(*parts, self.device)
         if network.ctc and self._language_model:
             chosen["ctc_beam"] = ctc_search(network.ctc, self._language_model, self.device)
+        elif network.ctc and network.prompt:
+            chosen["ctc"] = greedy_ctc(network.ctc)
         return chosen
 
     @cached_property
@@ -351,3 +368,14 @@ class Model(DeviceModel):
     @property
     def _punctuates(self) -> bool:
         return not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
+
+
+def _shown_context(encoder: EncoderConfig) -> str | None:
+    """Return how many frames before and after it a frame attends to; None for all."""
+    limits = encoder.attention_context if isinstance(encoder, ConformerConfig) else None
+    return str(limits) if limits else None
+
+
+def _shown_contexts(encoder: EncoderConfig) -> list[str]:
+    """Return the contexts that a user may choose from; empty if the model was trained with one."""
+    return [str(one) for one in encoder.attention_contexts] if isinstance(encoder, ConformerConfig) else []

@@ -16,6 +16,7 @@ from models.encoders.subsampling import Subsampling
 from models.heads.attention_decoder import AttentionDecoder, DecoderLayer
 from models.heads.ctc import CTCHead
 from models.heads.language import LanguageHead
+from models.heads.language_prompt import LanguagePrompt
 from models.heads.transducer import Joint, Predictor
 
 
@@ -27,6 +28,8 @@ class Network(nn.Module):
         super().__init__()
         width, labels, transducer = config.encoder.width, config.vocabulary_size, config.transducer
         self.encoder = _encoder(config.encoder, dropout)
+        prompts = config.language_prompts
+        self.prompt = LanguagePrompt(width, prompts.size) if prompts else None
         self.ctc = CTCHead(width, labels) if config.ctc else None
         self.predictor: Predictor | None = None
         self.joint: Joint | None = None
@@ -64,7 +67,9 @@ class Network(nn.Module):
         packing = (FeedForward, Subsampling, Predictor)
         for module in [module for module in self.modules() if isinstance(module, packing)]:
             module.pack()
-        _replace_products(self, PackedLinear.of, lambda linear: is_worth_packing(linear.weight))
+        for part in self.children():
+            if part is not self.prompt:  # which takes its weights apart
+                _replace_products(part, PackedLinear.of, lambda linear: is_worth_packing(linear.weight))
 
     def quantize(self, dtype: torch.dtype) -> None:
         """Prepare inference on a CPU, before the move to ``dtype``: compute the encoder's products in 8 bits."""

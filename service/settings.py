@@ -134,10 +134,11 @@ class Settings(BaseSettings):
         description="CPU threads per batch; unset: as many as the CPU limit allows; engines that compute at the same "
         "time share these.",
     )
-    local_attention: Count | None = Field(
+    local_attention: Annotated[str, Field(pattern=r"^([1-9][0-9]*|-?[0-9]+,-?[0-9]+)$")] | None = Field(
         default=None,
         description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
-        "proportion to their length; unset: as they were trained.",
+        "proportion to their length, or, of a model for streams, one of its pairs such as 70,6; unset: as they were "
+        "trained.",
     )
     beam: Annotated[int, Field(ge=1, le=32)] | None = Field(
         default=None,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
 from models.device.merged_linear import merged_linear
 from models.encoders.masking import additive_mask
 from models.encoders.padding import Padding
@@ -41,9 +41,10 @@ def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
     return sinusoids(torch.arange(frames - 1, -frames, -1, device=device), width)
 
 
-def frames_within_reach(time: int, context: int | None) -> int:
+def frames_within_reach(time: int, context: AttentionContext | None) -> int:
     """Return a number above the distances of queries and keys, padded ones too, in any block of ``time`` frames."""
-    return (time if context is None else min(time, context + _band_block(context))) + _KEYS_ON_CPU - 1
+    band = _band(context)
+    return (time if band is None else min(time, max(band) + _band_block(band))) + _KEYS_ON_CPU - 1
 
 
 class Block(NamedTuple):
@@ -148,8 +149,10 @@ class SelfAttention(nn.Module):
             visible = pad(self._visible(padding.valid, block), (0, spare))
             return additive_mask(~visible, dtype)
 
-        # With local attention they are not kept, because they are large and each block has its own.
-        return padding.once((spare, dtype), compute) if self.context is None else compute()
+        if self.context is None:
+            return padding.once((spare, dtype), compute)
+        # Each block has its own; those of long clips are large, and not kept.
+        return padding.once((block, spare, dtype), compute) if padding.time <= _FRAMES_IN_TABLE else compute()
 
     def _visible(self, valid: Tensor, block: Block) -> Tensor:
         """Return which keys each query may see, bool, in a shape that broadcasts to [batch, heads, n, keys]."""
@@ -158,7 +161,7 @@ class SelfAttention(nn.Module):
             return visible
         queries = torch.arange(block.first, block.last, device=valid.device)
         keys = torch.arange(block.low, block.high, device=valid.device)
-        return visible & ((queries[:, None] - keys).abs() <= self.context)
+        return visible & _seen(self.context, queries[:, None], keys)
 
     def _by_head(self, projected: Tensor) -> Tensor:
         """Return ``projected`` [batch, time, width] as [batch, heads, time, width / heads]."""
@@ -288,26 +291,47 @@ def _attended_in_products(queries: Tensor, keys: Tensor, values: Tensor, bias: T
     return torch.unflatten(torch.softmax(scores, dim=2, out=scores) @ values, 0, (batch, heads))
 
 
-def _blocks(time: int, rows_per_query: int, device: torch.device, context: int | None) -> Iterator[Block]:
+def _seen(context: AttentionContext, queries: Tensor, keys: Tensor) -> Tensor:
+    """Return whether queries attend to keys, bool; both are numbers of frames, and are broadcast."""
+    if context.in_chunks and context.right is not None:
+        size = context.right + 1
+        apart = queries // size - keys // size
+        return (apart >= 0) if context.left is None else (apart >= 0) & (apart <= context.left // size)
+    apart = queries - keys
+    seen = torch.ones_like(apart, dtype=torch.bool)
+    if context.left is not None:
+        seen = seen & (apart <= context.left)
+    return seen if context.right is None else seen & (-apart <= context.right)
+
+
+def _band(context: AttentionContext | None) -> tuple[int, int] | None:
+    """Return the most frames that a frame sees before it and after it; None if a side has no limit."""
+    if context is None or context.before is None or context.right is None:
+        return None
+    return context.before, context.right
+
+
+def _blocks(time: int, rows_per_query: int, device: torch.device, context: AttentionContext | None) -> Iterator[Block]:
     """Yield the queries in blocks whose scores a CPU keeps in its caches.
 
     All scores of some minutes are gigabytes, and a CPU would spend its time on allocating them. A GPU takes all queries
     of full attention at once, because each block costs kernel launches. With local attention, blocks skip most of the
     masked scores, so that time and memory are linear in the length of a clip on both.
     """
-    if context is not None:
-        size = _band_block(context)
+    band = _band(context)
+    if band is not None:
+        size = _band_block(band)
     else:
         size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // max(1, rows_per_query * time))
     for first in range(0, time, size):
         last = min(first + size, time)
-        low, high = (0, time) if context is None else (max(0, first - context), min(time, last + context))
+        low, high = (0, time) if band is None else (max(0, first - band[0]), min(time, last + band[1]))
         yield Block(first, last, low, high)
 
 
-def _band_block(context: int) -> int:
+def _band_block(band: tuple[int, int]) -> int:
     """Return how many queries of local attention form a block: a third of the scores are then computed and masked."""
-    return max(_LEAST_BLOCK, context)
+    return max(_LEAST_BLOCK, *band)
 
 
 def _by_key(by_distance: Tensor, keys: int) -> Tensor:

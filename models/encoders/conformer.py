@@ -7,7 +7,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, glu, silu
+from torch.nn.functional import conv2d, glu, pad, silu
 
 from models.config import ConformerConfig
 from models.device.packed_linear import PackedLinear, is_worth_packing
@@ -49,8 +49,8 @@ class ConformerEncoder(nn.Module):
                 the host need not be given twice.
 
         Returns:
-            Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
-            each row: rounded up, or down where features are stacked.
+            Encoder frames [batch, frames, width], zero in the padding, and the frames of each row: features divided by
+            the subsampling factor and rounded up, or down where they are stacked; causal ones may be one more.
         """
         if known is None and lengths.device.type == "cpu":
             known = lengths
@@ -161,6 +161,7 @@ class ConvolutionModule(nn.Module):
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
+        self._left = config.convolution_left
         self.norm = nn.LayerNorm(config.width)
         self.gate = nn.Linear(config.width, 2 * config.width, bias=config.bias)
         self.depthwise = nn.Conv1d(
@@ -186,7 +187,8 @@ class ConvolutionModule(nn.Module):
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
         if kernel is not None:
             weight, bias, swish = self.depthwise.weight, self.depthwise.bias, self.layer_norm is None
-            convolved = kernel(halves, padding.starts, padding.lengths, padding.time, weight, bias, swish=swish)
+            rows = padding.starts, padding.lengths, padding.time
+            convolved = kernel(halves, *rows, weight, bias, swish=swish, left=self._left)
             return self._projected(convolved if self.layer_norm is None else silu(self.layer_norm(convolved)))
         convolved = self._convolved(padding.with_it(glu(halves, dim=-1)) * padding.valid[:, :, None])
         if self.batch_norm is not None:
@@ -214,5 +216,7 @@ class ConvolutionModule(nn.Module):
         image = frames.transpose(1, 2)[:, :, None]
         kernel = self.depthwise.weight[:, :, None]
         padding = (0, kernel.size(3) // 2)
+        if self._left is not None:
+            image, padding = pad(image, (self._left, kernel.size(3) - 1 - self._left)), (0, 0)
         convolved = conv2d(image, kernel, self.depthwise.bias, padding=padding, groups=kernel.size(0))
         return convolved[:, :, 0].transpose(1, 2)

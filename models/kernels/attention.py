@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from models.config import AttentionContext
+
 # Triton's types mean nothing to a type checker.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
@@ -107,7 +109,9 @@ def _attend(
     CHANNELS: tl.constexpr,
     TILE: tl.constexpr,
     KEYS: tl.constexpr,
-    CONTEXT: tl.constexpr,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    CHUNK: tl.constexpr,
     REREADS: tl.constexpr,
 ):
     """Compute a tile of queries of one head of one row of the batch."""
@@ -132,9 +136,10 @@ def _attend(
     total = tl.zeros((TILE, CHANNELS), tl.float32)
     first = begin * 0
     last = length
-    if CONTEXT >= 0:
-        first = tl.maximum(begin - CONTEXT, 0)
-        last = tl.minimum(length, begin + TILE + CONTEXT)
+    if LEFT >= 0:
+        first = tl.maximum(begin // CHUNK * CHUNK - LEFT, 0)
+    if RIGHT >= 0:
+        last = tl.minimum(length, (begin + TILE - 1) // CHUNK * CHUNK + RIGHT + 1)
     # Row reach - 1 - d of the table has distance d. The last query and the first key are farthest apart.
     farthest = reach - begin - TILE
     own_table = table + head * table_head
@@ -176,8 +181,11 @@ def _attend(
         near = nearest
         scores = by_distance + tl.dot(with_content, tl.trans(keys), input_precision="ieee")
         visible = there[None, :]
-        if CONTEXT >= 0:
-            visible = visible & (tl.abs(query[:, None] - key[None, :]) <= CONTEXT)
+        chunks = query[:, None] // CHUNK - key[None, :] // CHUNK
+        if LEFT >= 0:
+            visible = visible & (chunks <= LEFT // CHUNK)
+        if RIGHT >= 0:
+            visible = visible & (chunks >= -(RIGHT // CHUNK))
         # Finite, so that a row without visible keys gives numbers.
         scores = tl.where(visible, scores * scale, -1e30)
         top = tl.maximum(best, tl.max(scores, axis=1))
@@ -202,7 +210,7 @@ def relative_attention(
     starts: Tensor,
     lengths: Tensor,
     time: int,
-    context: int | None,
+    context: AttentionContext | None,
     launch: Launch | None = None,
 ) -> Tensor:
     """Attend from each frame to the real frames of its row, all or those within ``context``.
@@ -216,7 +224,7 @@ def relative_attention(
         starts: index of each row's first frame, and at the end the number of frames, int64 [batch + 1].
         lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
         time: most frames of a row, padding included.
-        context: frames on each side that a frame sees; None for all.
+        context: the frames that a frame sees; None for all.
         launch: the division of the work, which changes the speed only; None chooses it for the device.
 
     Returns:
@@ -247,7 +255,9 @@ def relative_attention(
         CHANNELS=channels,
         TILE=tile,
         KEYS=min(tile, launch.keys),
-        CONTEXT=_FULL if context is None else context,
+        LEFT=_FULL if context is None or context.left is None else context.left,
+        RIGHT=_FULL if context is None or context.right is None else context.right,
+        CHUNK=context.right + 1 if context and context.in_chunks and context.right is not None else 1,
         REREADS=launch.rereads,
         num_stages=launch.stages,
         num_warps=launch.warps,

@@ -29,6 +29,7 @@ def _convolve(
     convolved,
     WIDTH: tl.constexpr,
     KERNEL: tl.constexpr,
+    LEFT: tl.constexpr,
     BIASED: tl.constexpr,
     SWISH: tl.constexpr,
     FRAMES: tl.constexpr,
@@ -58,9 +59,9 @@ def _convolve(
         first = tl.load(bias + channel, mask=known, other=0.0).to(tl.float32)
     gated = ()
     for step in tl.static_range(FRAMES + KERNEL - 1):
-        ahead = step - (KERNEL - 1) // 2
+        ahead = step - LEFT
         wanted = known & (ahead < real)
-        if step < (KERNEL - 1) // 2:
+        if step < LEFT:
             wanted = wanted & (begin + ahead >= 0)
         content = tl.load(place + ahead * 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
         gate = tl.load(place + (ahead * 2 * WIDTH + WIDTH), mask=wanted, other=0.0).to(tl.float32)
@@ -76,7 +77,15 @@ def _convolve(
 
 
 def gated_convolution(
-    halves: Tensor, starts: Tensor, lengths: Tensor, time: int, weight: Tensor, bias: Tensor | None, *, swish: bool
+    halves: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    time: int,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    swish: bool,
+    left: int | None = None,
 ) -> Tensor:
     """Gate the frames, zero the padding, convolve each channel over time, and apply Swish if asked to.
 
@@ -85,9 +94,10 @@ def gated_convolution(
         starts: index of each row's first frame, and at the end the number of frames, int64 [batch + 1].
         lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
         time: most frames of a row, padding included.
-        weight: weight of the depthwise convolution, [width, 1, kernel]; the kernel is odd.
+        weight: weight of the depthwise convolution, [width, 1, kernel].
         bias: bias of the convolution, [width].
         swish: whether to apply Swish.
+        left: frames before a frame that the convolution sees; None for half of the others.
 
     Returns:
         [..., width].
@@ -104,6 +114,7 @@ def gated_convolution(
         convolved,
         WIDTH=width,
         KERNEL=weight.size(2),
+        LEFT=weight.size(2) // 2 if left is None else left,
         BIASED=bias is not None,
         SWISH=swish,
         FRAMES=frames,

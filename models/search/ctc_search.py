@@ -1,4 +1,4 @@
-"""CTC with a language model is decoded here; greedy CTC (``ctc.py``) needs no search of its own.
+"""CTC is decoded here: greedily (``ctc.py``), mostly within the encoder's pass, or with a language model.
 
 The beam (``ctc_beam.py``) is the same on all devices; a GPU runs it by graphs (``graphed_ctc_beam.py``).
 """
@@ -9,10 +9,16 @@ import torch
 from torch import Tensor
 
 from models.heads.ctc import CTCHead
+from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.language_model import LanguageModel
 from models.search.result import ChosenSearch, FetchedResult
+
+
+def greedy_ctc(head: CTCHead) -> ChosenSearch:
+    """Return greedy search of a CTC head over frames that were changed after the encoder's pass."""
+    return ChosenSearch(lambda encoded, lengths: ctc_greedy(head(encoded), lengths, head.blank).fetched())
 
 
 def ctc_search(head: CTCHead, language_model: LanguageModel, device: torch.device) -> ChosenSearch:

@@ -45,6 +45,8 @@ def words(
     """
     assert row.frames is not None
     assert row.ends is not None
+    if not vocabulary.tags.isdisjoint(row.tokens):
+        return _between_tags(row, vocabulary, seconds, is_ctc=is_ctc, length=length)
     texts = [vocabulary.texts[token] for token in row.tokens]
     starts, ends = row.frames, row.ends
     if row.durations is not None:
@@ -57,6 +59,22 @@ def words(
             confidence = min(row.confidence[first:last])
             found.append(Word(text, seconds(start), seconds(ends[last - 1]), confidence, (first, last)))
     return _lasting(found, row, texts, vocabulary.punctuation, seconds, length) if is_ctc else found
+
+
+def _between_tags(
+    row: UtteranceTokens, vocabulary: Vocabulary, seconds: Callable[[int], float], *, is_ctc: bool, length: float
+) -> list[Word]:
+    """Return the words of the tokens that are no tags."""
+    kept = [index for index, token in enumerate(row.tokens) if token not in vocabulary.tags]
+
+    def of(numbers: list[int] | None) -> list[int] | None:
+        return None if numbers is None else [numbers[index] for index in kept]
+
+    tokens, confidence = [row.tokens[index] for index in kept], [row.confidence[index] for index in kept]
+    without = UtteranceTokens(tokens, of(row.frames), of(row.ends), of(row.durations), confidence)
+    found = words(without, vocabulary, seconds, is_ctc=is_ctc, length=length)
+    spans = [(kept[word.token_span[0]], kept[word.token_span[1] - 1] + 1) for word in found]
+    return [word._replace(token_span=span) for word, span in zip(found, spans, strict=True)]
 
 
 def _lasting(

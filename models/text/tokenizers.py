@@ -19,6 +19,8 @@ WORD_CONTINUES = "##"
 _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
 
 # Pieces of prompts, and of a model's output that is not text.
+# Pieces of models for streams: the language of what was said, the end of an utterance, and that of a backchannel.
+_TAG = re.compile(r"<[a-z]{2,3}-[A-Z]{2}>|<EOU>|<EOB>")
 _SPECIAL = re.compile(r"<\|.*\|>|<pad>", re.DOTALL)
 _FRAME = re.compile(r"<\|(\d{1,5})\|>", re.ASCII)
 # A piece for a single byte, such as <0xE2>.
@@ -227,10 +229,16 @@ class Vocabulary:
         self.pieces = tokenizer.pieces
 
     @cached_property
+    def tags(self) -> frozenset[int]:
+        """The tokens that say something about the text, its language or its end, and are no part of it."""
+        return frozenset(token for token, piece in enumerate(self.pieces) if _TAG.fullmatch(piece))
+
+    @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:
-        """The text of each token in UTF-8; joined, they are the transcript with spaces before it."""
+        """The text of each token in UTF-8, empty for tags; joined, they are the transcript with spaces before it."""
         marks = tuple(f" {mark}".encode() for mark in self.punctuation)
-        texts = map(self.tokenizer.token_bytes, range(len(self.pieces)))
+        tokens = range(len(self.pieces))
+        texts = (b"" if token in self.tags else self.tokenizer.token_bytes(token) for token in tokens)
         return tuple(text[1:] if text.startswith(marks) else text for text in texts)
 
     @cached_property
@@ -277,8 +285,10 @@ class Vocabulary:
         return re.compile(rf"\s(?=[{marks}])" if marks else r"(?!)")
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the transcript: the tokens joined, without a space before a punctuation mark."""
-        return self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
+        """Return the transcript: the tokens joined, without tags and without a space before a punctuation mark."""
+        if self.tags.isdisjoint(tokens):
+            return self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
+        return self.text([token for token in tokens if token not in self.tags]).strip()
 
 
 class PromptedVocabulary(Vocabulary):

@@ -41,7 +41,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
         threads: CPU threads of a batch; with ``shared_threads``, the fewest; None leaves it to torch.
         shared_threads: CPU threads that the engines at work share, at least ``threads`` each; 0: they share none.
-        attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
+        attention_context: encoder frames that a Conformer attends to on each side, or on both (70,6); None is as it was
+            trained.
         beam: beam width of an attention decoder; None is that of the checkpoint.
         language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
         aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
@@ -60,7 +61,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     batch_seconds: float | None
     threads: int | None
     shared_threads: int = 0
-    attention_context: int | None = None
+    attention_context: str | None = None
     beam: int | None = None
     language_model: str | None = None
     aligner: str | None = None
@@ -115,12 +116,14 @@ class Capabilities(msgspec.Struct, frozen=True):
         word_timestamps: whether it gives the times of words.
         punctuation: whether it writes punctuation.
         itn: whether it can be asked to write numbers as people do.
+        language: whether its encoder can be given the language.
     """
 
     translation: bool = False
     word_timestamps: bool = True
     punctuation: bool = False
     itn: bool = False
+    language: bool = False
 
 
 class ModelInfo(msgspec.Struct, frozen=True):

@@ -16,11 +16,12 @@ from models.checkpoint.nemo.heads import check_ctc, parse_transducer
 from models.checkpoint.nemo.identifier import CLASS as IDENTIFIER_CLASS
 from models.checkpoint.nemo.root import root_section
 from models.checkpoint.section import Section
-from models.config import ModelConfig
+from models.config import ANY_LANGUAGE, LanguagePromptConfig, ModelConfig
 from models.errors import OtherPurposeError
 
 _MAX_VOCABULARY = 1_000_000
 _MAX_SECONDS = 1_000_000
+_DEFAULT_PROMPTS, _MAX_PROMPTS = 128, 4096
 _BESIDE_A_MODEL = "one that identifies languages can be given with a model, as its language identifier"
 
 
@@ -32,6 +33,7 @@ class _Kind:
     ctc: bool
     transducer: bool
     attention: bool = False
+    prompted: bool = False
 
 
 _KINDS = {
@@ -41,6 +43,8 @@ _KINDS = {
     "EncDecRNNTBPEModel": _Kind(subwords=True, ctc=False, transducer=True),
     "EncDecHybridRNNTCTCModel": _Kind(subwords=False, ctc=True, transducer=True),
     "EncDecHybridRNNTCTCBPEModel": _Kind(subwords=True, ctc=True, transducer=True),
+    "EncDecRNNTBPEModelWithPrompt": _Kind(subwords=True, ctc=False, transducer=True, prompted=True),
+    "EncDecHybridRNNTCTCBPEModelWithPrompt": _Kind(subwords=True, ctc=True, transducer=True, prompted=True),
     "EncDecMultiTaskModel": _Kind(subwords=True, ctc=False, transducer=False, attention=True),
 }
 
@@ -99,6 +103,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
         attention=parse_attention_decoder(root, encoder.width) if kind.attention else None,
         prompts=parse_prompts(root, has_aligner=has_aligner) if kind.attention else None,
         trained_seconds=_trained_seconds(root),
+        language_prompts=_language_prompts(root) if kind.prompted else None,
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
@@ -113,6 +118,17 @@ def _trained_seconds(root: Section) -> float | None:
     if not isinstance(longest, int | float) or isinstance(longest, bool) or not 0 < longest < _MAX_SECONDS:
         return None
     return float(longest)
+
+
+def _language_prompts(root: Section) -> LanguagePromptConfig:
+    """Return the languages that the encoder's frames are given."""
+    defaults = root.section("model_defaults")
+    defaults.require("initialize_prompt_feature", defaults.get("initialize_prompt_feature") is True, "true")
+    size = root.integer("num_prompts", defaults.get("num_prompts", _DEFAULT_PROMPTS), high=_MAX_PROMPTS)
+    places = defaults.section("prompt_dictionary")
+    named = tuple((name, places.integer(name, low=0, high=size - 1)) for name in places.names())
+    defaults.require("prompt_dictionary", ANY_LANGUAGE in places.names(), f"names of languages, {ANY_LANGUAGE} of them")
+    return LanguagePromptConfig(named, size)
 
 
 def _labels(root: Section) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from typing import cast
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.jasper import parse_jasper
 from models.checkpoint.section import Section
-from models.config import ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
+from models.config import AttentionContext, ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
 
 _MAX_CONTEXT = 2**16
 # Attention of models that were trained to be run on windows of a stream; a whole recording has no limits.
-_IN_WINDOWS = "chunked_limited_with_rc"
+_IN_CHUNKS, _IN_WINDOWS = "chunked_limited", "chunked_limited_with_rc"
+_MOST_CONTEXTS = 16
 
 
 def parse_encoder(section: Section, mels: int) -> EncoderConfig:
@@ -28,6 +29,7 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
     channels = section.get("subsampling_conv_channels", -1)
     section.expect("subsampling", "striding", "dw_striding", "stacking")
     section.expect("conv_norm_type", "batch_norm", "layer_norm")
+    contexts = _attention_contexts(section)
     config = ConformerConfig(
         mels=mels,
         layers=section.integer("n_layers", high=512),
@@ -41,9 +43,12 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
         bias=section.flag("use_bias", default=True),
         scale_input=section.flag("xscaling", default=True),
         positions="absolute" if section.get("self_attention_model", "rel_pos") == "abs_pos" else "relative",
-        attention_context=_attention_context(section),
+        attention_context=contexts[0],
         global_tokens=_global_tokens(section),
         convolution_norm=cast("ConvolutionNorm", section.get("conv_norm_type", "batch_norm")),
+        attention_contexts=tuple(one for one in contexts if one) if len(contexts) > 1 else (),
+        convolution_left=_convolution_left(section),
+        causal_subsampling=section.flag("causal_downsampling", default=False),
     )
     _check_sizes(section, config)
     _expect_what_we_do(section, config)
@@ -51,22 +56,55 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
     return config
 
 
-def _attention_context(section: Section) -> int | None:
-    """Return how many frames on each side a frame attends to, or None for all.
+def _attention_contexts(section: Section) -> tuple[AttentionContext | None, ...]:
+    """Return the frames that a frame attends to, or None for all; where training drew one of several, the first counts.
 
-    The two sides must be equal. If they are not, NeMo's scores by distance are wrong, and equal results would have to
-    copy that error.
+    The two sides of a local attention must be equal. If they are not, NeMo's scores by distance are wrong, and equal
+    results would have to copy that error.
     """
     section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
-    if section.get("self_attention_model") != "rel_pos_local_attn":
-        if section.get("att_context_style") == _IN_WINDOWS:
-            section.ignore("att_context_size", "att_chunk_context_size")
-        else:
-            section.expect("att_context_size", None, [-1, -1])
+    if section.get("self_attention_model") == "rel_pos_local_attn":
+        section.expect("att_context_style", "regular")
+        sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
+        section.require("att_context_size", len(sides) == 2 and sides[0] == sides[1], "two equal whole numbers from 1")
+        return (AttentionContext(sides[0], sides[1]),)
+    value = section.get("att_context_size")
+    if section.get("att_context_style") == _IN_WINDOWS or value is None:
+        return (None,)
+    several = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
+    in_chunks = section.get("att_context_style") == _IN_CHUNKS
+    met = len(several) <= _MOST_CONTEXTS and all(_is_context(one, in_chunks=in_chunks) for one in several)
+    meant = "two whole numbers from -1" + (", the first a multiple of the second and one more" if in_chunks else "")
+    section.require("att_context_size", met and not (in_chunks and len(several) == 1 and several[0][1] < 0), meant)
+    return tuple(_context(left, right, in_chunks=in_chunks) for left, right in several)
+
+
+def _is_context(value: object, *, in_chunks: bool) -> bool:
+    if not (isinstance(value, list) and len(value) == 2):
+        return False
+    if not all(type(side) is int and -1 <= side <= _MAX_CONTEXT for side in value):
+        return False
+    left, right = value
+    return not in_chunks or right < 0 or left < 0 or left % (right + 1) == 0
+
+
+def _context(left: int, right: int, *, in_chunks: bool) -> AttentionContext | None:
+    if left < 0 and right < 0:
         return None
-    sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
-    section.require("att_context_size", len(sides) == 2 and sides[0] == sides[1], "two equal whole numbers from 1")
-    return sides[0]
+    chunked = in_chunks and right >= 0
+    return AttentionContext(None if left < 0 else left, None if right < 0 else right, in_chunks=chunked)
+
+
+def _convolution_left(section: Section) -> int | None:
+    """Return the frames before a frame that the convolution sees; None for half of them."""
+    kernel = section.integer("conv_kernel_size", 31, high=1023)
+    value = section.get("conv_context_size")
+    if value is None or value == "causal":
+        return None if value is None else kernel - 1
+    sides = section.integers("conv_context_size", low=0, high=1023)
+    fits = len(sides) == 2 and sum(sides) == kernel - 1
+    section.require("conv_context_size", fits, f"causal, or two sides of a kernel of {kernel}")
+    return None if sides[0] == sides[1] else sides[0]
 
 
 def _global_tokens(section: Section) -> int:
@@ -96,12 +134,13 @@ def _check_sizes(section: Section, config: ConformerConfig) -> None:
 def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("feat_in", config.mels)
     section.expect("feat_out", -1, 0, None, config.width)
-    section.expect("causal_downsampling", False)
+    if config.subsampling == "stacking":
+        section.expect("causal_downsampling", False)
     section.expect("reduction", None)
-    section.expect("att_context_style", "regular", _IN_WINDOWS)
+    section.expect("att_context_style", "regular", _IN_CHUNKS, _IN_WINDOWS)
     if section.get("att_context_style") != _IN_WINDOWS:
         section.expect("att_chunk_context_size", None)
-    section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
+    section.ignore("att_chunk_context_size")
     section.expect("conv_context_style", None, "regular", "dcc")  # of windows, too
     # Options of training, of sharing tensors that the file holds separately, and of other ways to equal results.
     section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")

@@ -28,6 +28,7 @@ def parse_front_end(section: Section, sample_rate: int) -> FeatureConfig:
         high_hz=section.optional_number("highfreq", None, low=low + 1, high=nyquist) or nyquist,
         preemphasis=section.optional_number("preemph", 0.97, low=0, high=1),
         log_offset=section.number("log_zero_guard_value", 2**-24, low=1e-30, high=1),
+        normalized=section.get("normalize", "per_feature") == "per_feature",
     )
     section.refuse_the_rest()
     return config
@@ -38,7 +39,7 @@ def _expect_what_we_do(section: Section, sample_rate: int) -> None:
     section.expect("n_window_size", None)
     section.expect("n_window_stride", None)
     section.expect("window", "hann")
-    section.expect("normalize", "per_feature")
+    section.expect("normalize", "per_feature", "NA", None)
     section.expect("log", True)
     section.expect("log_zero_guard_type", "add")
     section.expect("exact_pad", False)

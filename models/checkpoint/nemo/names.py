@@ -50,6 +50,8 @@ _ELSEWHERE = {
     "ctc.projection": ("decoder.decoder_layers.0", "ctc_decoder.decoder_layers.0"),
     "predictor.embedding": ("decoder.prediction.embed",),
     "predictor.lstm": ("decoder.prediction.dec_rnn.lstm",),
+    "prompt.expand": ("prompt_kernel.0",),
+    "prompt.contract": ("prompt_kernel.2",),
     "joint.encoder_projection": ("joint.enc",),
     "joint.predictor_projection": ("joint.pred",),
     "joint.output": ("joint.joint_net.2", "joint.joint_net.1"),

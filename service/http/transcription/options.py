@@ -233,7 +233,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -
             raise _unsupported("target_language", "The model does not translate.")
         if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
-        return DEFAULT_PROMPT
+        return DEFAULT_PROMPT._replace(language=fields.language) if capabilities.language else DEFAULT_PROMPT
     language, target = fields.language or assumed, fields.target_language
     if target not in (None, fields.language):
         if not capabilities.translation:

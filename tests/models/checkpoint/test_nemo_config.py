@@ -17,8 +17,7 @@ REFUSED = [
     ("target", "nemo.collections.asr.models.asr_eou_models.EncDecRNNTBPEEOUModel"),
     ("sample_rate", 22_050),  # the preprocessor says 16,000
     ("preprocessor._target_", "nemo.collections.asr.modules.AudioToMFCCPreprocessor"),
-    ("preprocessor.normalize", "NA"),
-    ("preprocessor.normalize", None),
+    ("preprocessor.normalize", "all_features"),
     ("preprocessor.window", "hamming"),
     ("preprocessor.window_size", 0.0),
     ("preprocessor.window_size", True),
@@ -51,14 +50,21 @@ REFUSED = [
     ("encoder.subsampling", "stacking_norm"),
     ("encoder.subsampling_factor", 1),
     ("encoder.subsampling_factor", 6),
-    ("encoder.causal_downsampling", True),
+    ("encoder.causal_downsampling", "yes"),
     ("encoder.reduction", "pooling"),
     ("encoder.self_attention_model", "rel_pos_global"),
-    ("encoder.att_context_size", [128, 128]),
-    ("encoder.att_context_size", [[70, 13], [70, 0]]),
-    ("encoder.att_context_style", "chunked_limited"),
-    ("encoder.conv_context_size", "causal"),
-    ("encoder.conv_context_size", [5, 3]),
+    ("encoder.att_context_size", [128]),
+    ("encoder.att_context_size", [70, -2]),
+    ("encoder.att_context_size", [70, True]),
+    ("encoder.att_context_size", [[70, 13], 70]),
+    ("encoder.att_context_size", [[70, 13]] * 17),
+    ("encoder.att_context_size", [10**9, 0]),
+    ("encoder.att_context_size", "70,13"),
+    ("encoder.att_context_style", "chunked"),
+    ("encoder.att_chunk_context_size", [[70], [1], [0]]),
+    ("encoder.conv_context_size", "left"),
+    ("encoder.conv_context_size", [5, 4]),
+    ("encoder.conv_context_size", [9, -1]),
     ("encoder.conv_norm_type", "group_norm4"),
     ("encoder.conv_kernel_size", 8),
     ("encoder.new_in_the_next_release", None),
@@ -347,3 +353,42 @@ def test_any_value_anywhere_is_understood_or_refused(key, value):
 
     with suppress(CheckpointError):
         parse_nemo_config(document)
+
+
+def prompted(**changes):
+    document = golden_document("fastconformer-rnnt-bpe")
+    document["target"] = "EncDecRNNTBPEModelWithPrompt"
+    defaults = {"initialize_prompt_feature": True, "num_prompts": 8, "prompt_dictionary": {"auto": 7, "en-US": 0}}
+    document["model_defaults"] = document.get("model_defaults", {}) | defaults | changes
+    return document
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("initialize_prompt_feature", False),
+        ("prompt_dictionary", {}),
+        ("prompt_dictionary", {"en-US": 0}),
+        ("prompt_dictionary", {"auto": 8}),
+        ("prompt_dictionary", {"auto": "7"}),
+        ("prompt_dictionary", {"auto": 7, 1: 0}),
+    ],
+)
+def test_prompts_of_languages_that_cannot_be_are_refused_by_name(key, value):
+    assert parse_nemo_config(prompted()).config.language_prompts.languages == ("en",)
+
+    with pytest.raises(UnsupportedValueError, match=f"model_defaults.{key}"):
+        parse_nemo_config(prompted(**{key: value}))
+
+
+def test_of_contexts_in_chunks_the_first_side_is_a_multiple_of_a_chunk():
+    document = golden_document()
+    document["encoder"] |= {"att_context_style": "chunked_limited", "att_context_size": [[70, 13], [70, 0]]}
+    encoder = parse_nemo_config(document).config.encoder
+    assert [str(one) for one in encoder.attention_contexts] == ["70,13", "70,0"]
+    assert encoder.attention_context == encoder.attention_contexts[0]
+
+    for wrong in ([70, 12], [[70, 13], [70, 5]], [70, -1], [-1, -1]):
+        document["encoder"]["att_context_size"] = wrong
+        with pytest.raises(UnsupportedValueError, match="att_context_size"):
+            parse_nemo_config(document)

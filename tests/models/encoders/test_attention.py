@@ -7,9 +7,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
+
+SIDES = st.none() | st.integers(0, 6)
+CHUNKS = st.builds(
+    lambda chunks, right: (None if chunks is None else chunks * (right + 1), right), SIDES, st.integers(0, 4)
+)
+CONTEXTS = (
+    st.none()
+    | st.builds(AttentionContext, SIDES, SIDES)
+    | CHUNKS.map(lambda sides: AttentionContext(*sides, in_chunks=True))
+)
+
+
+def is_near(context, i, j):
+    if context is None:
+        return True
+    if context.in_chunks:
+        size = context.right + 1
+        first = 0 if context.left is None else i // size * size - context.left
+        return first <= j < (i // size + 1) * size
+    return (context.left is None or j >= i - context.left) and (context.right is None or j <= i + context.right)
 
 
 def attention(heads, width, *, bias=True, context=None, kind=RelativeAttention):
@@ -46,7 +66,7 @@ def pair_by_pair(module, frames, length):
                 position = module.position(torch.tensor(sinusoid, dtype=frames.dtype))[part]
                 content = (query[i] + module.content_bias[head]) @ key[j]
                 distance = (query[i] + module.position_bias[head]) @ position
-                near = module.context is None or abs(i - j) <= module.context
+                near = is_near(module.context, i, j)
                 scores[i, j] = (content + distance) / math.sqrt(share) if near else -math.inf
         heads.append(scores.softmax(-1) @ value[:length])
     return module.output(torch.cat(heads, dim=-1))
@@ -57,7 +77,7 @@ def pair_by_pair(module, frames, length):
     spare=st.integers(0, 3),
     heads=st.sampled_from([1, 2, 4]),
     bias=st.booleans(),
-    context=st.none() | st.integers(1, 6),
+    context=CONTEXTS,
     block=st.integers(1, 4),
 )
 @settings(max_examples=40, deadline=None)
@@ -107,14 +127,17 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
 @torch.no_grad()
 def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
     frames, lengths = torch.randn(2, time, 8, dtype=torch.float64), torch.tensor([time, time])
-    whole, band = attention(2, 8, kind=kind), attention(2, 8, kind=kind, context=time - 1 + more)
+    whole, band = (
+        attention(2, 8, kind=kind),
+        attention(2, 8, kind=kind, context=AttentionContext(time - 1 + more, time - 1 + more)),
+    )
 
     attended = [module(frames, positions(module, time, 8), Padding(lengths, time)) for module in (whole, band)]
 
     torch.testing.assert_close(attended[0], attended[1])
 
 
-@pytest.mark.parametrize("context", [2, 30])
+@pytest.mark.parametrize("context", [AttentionContext(2, 2), AttentionContext(30, 30)])
 @torch.no_grad()
 def test_without_biases_and_distances_both_kinds_attend_to_a_global_token_alike(context):
     plain, relative = (attention(2, 8, context=context, kind=kind) for kind in (SelfAttention, RelativeAttention))
@@ -131,7 +154,7 @@ def test_without_biases_and_distances_both_kinds_attend_to_a_global_token_alike(
 
 @torch.no_grad()
 def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
-    module = attention(2, 8, context=20)
+    module = attention(2, 8, context=AttentionContext(20, 20))
     scores = []
 
     def note(queries, keys, values, bias):
@@ -152,7 +175,7 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
 
 
 @pytest.mark.parametrize("kind", [RelativeAttention, SelfAttention])
-@pytest.mark.parametrize("context", [None, 20])
+@pytest.mark.parametrize("context", [None, AttentionContext(20, 20), AttentionContext(8, 3, in_chunks=True)])
 @pytest.mark.parametrize("heads", [1, 2])
 def test_what_learns_attends_as_what_does_not(heads, context, kind):
     module = attention(heads, 8, kind=kind, context=context)
@@ -183,7 +206,7 @@ def test_one_product_gives_what_three_give(bias):
     assert torch.allclose(found, wanted)
 
 
-@pytest.mark.parametrize("context", [None, 3])
+@pytest.mark.parametrize("context", [None, AttentionContext(3, 3), AttentionContext(6, 2, in_chunks=True)])
 @pytest.mark.parametrize("time", [1, 7, 8, 9, 20])
 @torch.no_grad()
 def test_distances_projected_once_give_what_those_of_a_batch_give(time, context, monkeypatch):

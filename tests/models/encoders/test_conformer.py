@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 
 CONFIGS = st.builds(
@@ -23,7 +23,11 @@ CONFIGS = st.builds(
     bias=st.booleans(),
     scale_input=st.booleans(),
     positions=st.sampled_from(["relative", "absolute"]),
-    attention_context=st.none() | st.integers(1, 4),
+    attention_context=st.sampled_from(
+        [None, AttentionContext(3, 3), AttentionContext(4, 0), AttentionContext(6, 2, in_chunks=True)]
+    ),
+    causal_subsampling=st.booleans(),
+    convolution_left=st.none() | st.integers(0, 2),
     convolution_norm=st.sampled_from(["batch_norm", "layer_norm"]),
 )
 
@@ -72,7 +76,7 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, 
             torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("context", [None, 2], ids=["full", "local"])
+@pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
 @pytest.mark.parametrize("training", [False, True])
 def test_no_clip_gives_no_frames(training, context):
     config = ConformerConfig(
@@ -86,7 +90,7 @@ def test_no_clip_gives_no_frames(training, context):
     assert lengths.shape == (0,)
 
 
-@pytest.mark.parametrize("context", [None, 2], ids=["full", "local"])
+@pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
 @pytest.mark.parametrize("subsampling", ["striding", "dw_striding", "stacking"])
 @torch.no_grad()
 def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):

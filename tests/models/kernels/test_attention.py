@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
@@ -17,6 +17,17 @@ from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, Launch, rela
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
+
+
+SIDES = st.none() | st.integers(0, 100)
+CHUNKS = st.builds(
+    lambda chunks, right: (None if chunks is None else chunks * (right + 1), right), SIDES, st.integers(0, 40)
+)
+CONTEXTS = (
+    st.none()
+    | st.builds(AttentionContext, SIDES, SIDES)
+    | CHUNKS.map(lambda sides: AttentionContext(*sides, in_chunks=True))
+)
 
 
 def attention(heads, share, context=None):
@@ -39,7 +50,7 @@ def attention(heads, share, context=None):
     frames=st.integers(1, 9) | st.integers(60, 140),
     heads=st.integers(1, 2),
     share=st.sampled_from([2, 16, 22, 64]),
-    context=st.none() | st.integers(1, 100),
+    context=CONTEXTS,
     in_table=st.booleans(),
     packed=st.booleans(),
 )
@@ -48,7 +59,10 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, h
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("frames", "context"), [(3, None), (125, None), (300, 40)])
+@pytest.mark.parametrize(
+    ("frames", "context"),
+    [(3, None), (125, None), (300, AttentionContext(40, 40)), (200, AttentionContext(70, 13, in_chunks=True))],
+)
 def test_in_bfloat16_too(frames, context):
     assert_same("cuda", 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True, packed=True)
 
@@ -128,7 +142,7 @@ def test_rows_of_all_lengths_share_one_compilation(monkeypatch):
             return lambda *_, **constants: compiled.append(constants)
 
     monkeypatch.setattr("models.kernels.attention._attend", Kernel())
-    for context in (None, 64):
+    for context in (None, AttentionContext(64, 64)):
         for time in (1, 125, 1000):
             starts = torch.tensor([0, time])
             table, bias = torch.zeros(2, 2 * time - 1, 16), torch.zeros(2, 16)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import conv1d, glu, silu
+from torch.nn.functional import conv1d, glu, pad, silu
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
@@ -45,13 +45,14 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
     time=st.integers(1, 70),
     width=st.integers(1, 80),
     kernel=st.sampled_from([1, 3, 9, 31]),
+    side=st.sampled_from([None, 0.0, 0.7, 1.0]),
     biased=st.booleans(),
     swish=st.booleans(),
     packed=st.booleans(),
     large=st.booleans(),
 )
 def test_it_gives_what_the_operations_give(
-    device, seed, dtype, batch, time, width, kernel, biased, swish, packed, large
+    device, seed, dtype, batch, time, width, kernel, side, biased, swish, packed, large
 ):
     torch.manual_seed(seed)
     halves = torch.randn(batch, time, 2 * width).to(device, dtype)
@@ -64,12 +65,13 @@ def test_it_gives_what_the_operations_give(
 
     rows = padding.starts, padding.lengths, padding.time
     with patch.object(convolution, "_LARGE_BATCH", 0 if large else 8192):
-        convolved = padding.with_it(gated_convolution(padding.without(halves), *rows, weight, bias, swish=swish))
+        options = {"swish": swish, "left": None if side is None else round(side * (kernel - 1))}
+        convolved = padding.with_it(gated_convolution(padding.without(halves), *rows, weight, bias, **options))
 
     gated = glu(halves.float(), dim=2).masked_fill(~valid[:, :, None], 0.0)
-    wanted = conv1d(
-        gated.transpose(1, 2), weight.float(), None if bias is None else bias.float(), padding=kernel // 2, groups=width
-    ).transpose(1, 2)
+    left = kernel // 2 if side is None else options["left"]
+    around = pad(gated.transpose(1, 2), (left, kernel - 1 - left))
+    wanted = conv1d(around, weight.float(), None if bias is None else bias.float(), groups=width).transpose(1, 2)
     wanted = silu(wanted) if swish else wanted
     assert convolved.dtype == dtype
     assert convolved.isfinite().all()
@@ -99,7 +101,7 @@ def test_a_folded_module_uses_it_in_inference(device, norm, monkeypatch):
     with torch.no_grad():
         found = module(frames, padding)
 
-    assert calls == [{"swish": norm == "batch_norm"}]
+    assert calls == [{"swish": norm == "batch_norm", "left": None}]
     assert torch.allclose(found[padding.valid], wanted[padding.valid], atol=1e-5)
 
 
