@@ -19,8 +19,10 @@ from models.errors import (
 
 MAX_MEMBERS = 256
 MAX_MEMBER_BYTES = 32 * 2**30
-# Unpacked bytes per byte of gzip. Weights hardly compress, and nothing else is large: more is a bomb.
-MAX_COMPRESSION = 32
+# Unpacked bytes per byte of gzip, beside a few megabytes of text. Weights hardly compress, and nothing else is large:
+# more is a bomb, which would fill the memory.
+MAX_COMPRESSION = 4
+_MOST_TEXT_BYTES = 1 << 24
 # A tar header has 512 bytes, and its extensions a few hundred; longer ones only take time.
 MAX_HEADER_BYTES = 4096
 
@@ -105,7 +107,7 @@ def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
     file.seek(0)
     if not compressed:
         return file
-    end = MAX_COMPRESSION * path.stat().st_size
+    end = _MOST_TEXT_BYTES + MAX_COMPRESSION * path.stat().st_size
     unpacked = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=file) as source:

@@ -84,6 +84,7 @@ class KeyFile:
         self._others = others
         self._default = default
         self._seen: object = None
+        self._changing: object = None
 
     def read(self) -> list[Key]:
         """Return all keys.
@@ -103,13 +104,19 @@ class KeyFile:
             raise ValueError(f"{self._path}: {error}") from None
 
     def refresh(self) -> list[Key] | None:
-        """Return all keys if the file has changed since it was last read, else None.
+        """Return all keys if the file has changed since it was last read, and not since the last call; else None.
+
+        A file that is rewritten in place is empty for a moment, and would shut everybody out.
 
         Raises:
             ValueError: as `read`; only once for each state of the file.
         """
         try:
-            if self._state() == self._seen:
+            state = self._state()
+            if state == self._seen:
+                return None
+            if state != self._changing:
+                self._changing = state
                 return None
         except OSError:
             if self._seen is None:

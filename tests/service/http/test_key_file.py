@@ -70,13 +70,29 @@ def test_a_replaced_file_is_read_again(tmp_path):
     assert [key.name for key in file.read()] == ["always", "alice"]
     assert file.refresh() is None
     replace(path, BOB)
+    assert file.refresh() is None
     assert [key.name for key in file.refresh()] == ["always", "bob"]
     path.unlink()
     with pytest.raises(ValueError, match="it is gone"):
         file.refresh()
     assert file.refresh() is None
     replace(path, ALICE)
+    assert file.refresh() is None
     assert [key.name for key in file.refresh()] == ["always", "alice"]
+
+
+def test_a_file_that_is_being_rewritten_is_read_when_it_is_whole(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(ALICE)
+    file = KeyFile(path, [], DEFAULT)
+    file.read()
+
+    with path.open("w") as rewritten:  # empty from here on
+        assert file.refresh() is None
+        rewritten.write(BOB)
+        rewritten.flush()
+        assert file.refresh() is None
+    assert [key.name for key in file.refresh()] == ["bob"]
 
 
 def test_a_replaced_file_is_read_when_no_thread_can_be_started(tmp_path):
