@@ -31,7 +31,7 @@ from tests.service.serving import (
     wait_for,
     wav,
 )
-from tests.soak.processes import children
+from tests.soak.processes import children, decoders
 
 CLIP = wav(tone(SAMPLE_RATE))
 
@@ -55,6 +55,7 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         pid, url = service.process.pid, service.client.base_url
         usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
+        wait_for(lambda: len(decoders(pid)) == 2)  # the spare starts a few seconds after the service
         used = len(os.listdir(f"/proc/{pid}/fd"))
 
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, usual[1]))

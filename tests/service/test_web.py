@@ -30,7 +30,7 @@ IN_FLIGHT = 'steno_http_requests_in_flight{endpoint="transcriptions"}'
 
 @pytest.fixture(scope="module")
 def service():
-    with serving() as service:
+    with serving(hosts=("localhost", "127.0.0.1", "steno.test")) as service:
         yield service
 
 
