@@ -130,9 +130,7 @@ async def receive_form(
         resources.push_async_callback(body.form.close)  # deletes its spooled file
         if body.url is not None:
             fields = schemas.TranscriptionForm.parse(body.form)  # check the fields before fetching
-            await unless_client_leaves(
-                request.receive, fetch(front.outbound, body.url, fields.file, upload, record.caller)
-            )
+            await unless_client_leaves(request.receive, fetch(front.outbound, body.url, fields.file, upload, client))
     finally:
         record.body_bytes = permit.stored_bytes
     return body.form, permit
