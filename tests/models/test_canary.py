@@ -214,6 +214,7 @@ def test_info_says_what_it_can_be_asked_for():
         "word_timestamps": True,
         "punctuation": True,
         "itn": True,
+        "language": False,
     }
 
 
