@@ -53,15 +53,16 @@ OF_FOLD = dict.fromkeys(("places", "firsts", "steps", "counts"), "*i64") | {"tot
 OF_TDT = {"OUTPUTS": 1030, "BLANK": 1024, "DURATIONS": 5, "RESTING": 0, "BLOCK": 2048}
 KERNELS = [
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
-    (_convolve, {}, {"KERNEL": 9, "FRAMES": 16} | OF_CONVOLUTION),
-    (_convolve, {}, {"KERNEL": 9, "FRAMES": 8} | OF_CONVOLUTION),
-    (_convolve, {}, {"KERNEL": 31, "FRAMES": 16} | OF_CONVOLUTION),
+    (_convolve, {}, {"KERNEL": 9, "LEFT": 4, "FRAMES": 16} | OF_CONVOLUTION),
+    (_convolve, {}, {"KERNEL": 9, "LEFT": 4, "FRAMES": 8} | OF_CONVOLUTION),
+    (_convolve, {}, {"KERNEL": 31, "LEFT": 15, "FRAMES": 16} | OF_CONVOLUTION),
     (_halve_features, {}, {"PITCH": 134, "BANDS_IN": 64, "BANDS_OUT": 32} | OF_SUBSAMPLING),
     (_halve_images, {}, {"BANDS_IN": 32, "BANDS_OUT": 16} | OF_SUBSAMPLING),
     (
         _attend,
         {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32"},
-        {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "REREADS": ATTENTION.rereads, "CONTEXT": -1},
+        {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "REREADS": ATTENTION.rereads, "LEFT": -1, "RIGHT": -1,
+         "CHUNK": 1},
     ),
     (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),
     (_sum_forwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
