@@ -72,14 +72,17 @@ def post_bytes(port: int, body: bytes, **fields: str) -> bytes:
 
 
 def metric(text: str, name: str) -> float:
-    """The sum of a metric's series in an exposition; `name` may end in labels, which they have among others."""
+    """The sum of a metric's series in an exposition; `name` may end in labels, which they have among others.
+
+    A series with labels is exported when it has first been counted; until then it is 0.
+    """
     family, _, labels = name.rstrip("}").partition("{")
     values = [
         float(line.rsplit(" ", 1)[1])
         for line in text.splitlines()
         if line.startswith(family) and line[len(family)] in " {" and all(one in line for one in labels.split(","))
     ]
-    assert values, f"{name} is not exported"
+    assert values or labels, f"{name} is not exported"
     return sum(values)
 
 
