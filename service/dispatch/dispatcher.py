@@ -284,10 +284,10 @@ class Dispatcher:
         """An engine has loaded a model; batches for it may be sent."""
         self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
         self._budgets[engine, ready.model] = Budget(ready.batch_seconds)
+        self.admission.is_loaded = True  # before the catalog tells that a model is ready
         self.catalog.ready(ready)
         self._update_rtfx()
         self._size_window()
-        self.admission.is_loaded = True
         self.admission.loading_seconds = ready.load_seconds + ready.warmup_seconds
         self.metrics.engine_up.labels(engine.name).set(1)
         self.metrics.describe_model(ready)

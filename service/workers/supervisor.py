@@ -95,7 +95,7 @@ class WorkerSupervisor:
                 no other answers. While others answer, the service goes on with fewer.
         """
         self._main = main
-        main.core.catalog.on_change = self._send_state
+        main.core.catalog.on_change = self._models_changed
         watching = asyncio.create_task(self._watch())
         keeping = [asyncio.create_task(self._keep_running(row, listener, main)) for row in range(1, self._processes)]
         try:
@@ -238,6 +238,11 @@ class WorkerSupervisor:
     def _send(self, message: ToWorker) -> None:
         for worker in self._workers.values():
             worker.channel.send(message)
+
+    def _models_changed(self) -> None:
+        """Tell the workers at once: once `/readyz` says ready, none may refuse a request as loading."""
+        self.publish()
+        self._send_state()
 
     def _send_state(self) -> None:
         self._send(self._state())

@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
+from service.workers import supervisor
 from tests.service.serving import PATIENCE, ThreadedServer, form, serving, tone, wait_for, wav
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
 
@@ -36,6 +37,12 @@ def two():
     with serving(**MODELS, max_utterance_seconds=LONGEST, http_processes=2) as served:
         wait_until_listening(served)
         yield served
+
+
+def test_after_a_service_said_that_it_is_ready_no_process_says_that_a_model_is_loading(monkeypatch):
+    monkeypatch.setattr(supervisor, "_PUBLISH_SECONDS", 2.0)  # so that only what changed is told in time
+    with serving(http_processes=2) as served:
+        assert served.post(**form(wav(tone(SAMPLE_RATE)))).status_code == 200
 
 
 def stereo() -> bytes:
