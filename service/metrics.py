@@ -154,6 +154,9 @@ class Metrics:
             "Speech detected in pieces for which the model wrote nothing.",
             "model",
         )
+        self.rescued_seconds = counter(
+            "rescued_seconds_total", "Speech without words that got some when it was transcribed again.", "model"
+        )
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
 
         # Queue
@@ -234,7 +237,7 @@ class Metrics:
         self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")
 
         self._of_models = (
-            *(self.audio_skipped_seconds, self.speech_without_text_seconds),
+            *(self.audio_skipped_seconds, self.speech_without_text_seconds, self.rescued_seconds),
             *(self.words, self.empty_transcripts, self.queue_depth, self.queue_audio_seconds, self.batch_items),
             *(self.batch_padded_seconds, self.batch_audio_seconds, self.batch_padding_seconds, self.batch_duration),
         )

@@ -16,6 +16,7 @@ import msgspec
 import uvloop
 
 from audio.confinement import hide_from_siblings
+from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
 from service import garbage
 from service.demand import Demand
@@ -24,6 +25,7 @@ from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import EngineLostError, stopped
 from service.dispatch.recordings import Recordings
+from service.dispatch.rescue import Rescue
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
@@ -171,7 +173,8 @@ class Server:
         with contextlib.ExitStack() as opened:
             # They do not give way: on a busy machine, one would keep the interpreter's lock from the event loop.
             threads = opened.enter_context(ThreadPoolExecutor(processors(), "part"))
-            recordings = Recordings(self.dispatcher, threads)
+            rescue = Rescue(SpeechDetector(), threads) if settings.rescue else None
+            recordings = Recordings(self.dispatcher, threads, rescue)
             core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand, recordings)
             front = opened.enter_context(
                 open_front(

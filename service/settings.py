@@ -230,6 +230,10 @@ class Settings(BaseSettings):
         description="Longest utterance that the model gets; longer recordings are cut in pauses. "
         f"Above {_LONGEST_GLOBAL:g} with local_attention only.",
     )
+    rescue: bool = Field(
+        default=True,
+        description="Whether speech of over a second for which the model wrote nothing is transcribed again, alone.",
+    )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
     max_channels: Count = Field(default=8, description="Most channels of a recording.")
     min_sample_rate: Count = Field(default=1_000, description="Lowest sample rate of a recording, Hz.")

@@ -31,17 +31,17 @@ class Joiner:
         if self._held is not None:
             before, begin, end = self._held
             last, first = seam(before.words, part.words, begin, end)
-            kept = [_divided(before, last)[0]]
-            part = _not_before(_divided(part, first)[1], kept[0].words[-1].end if kept[0].words else None)
+            kept = [divided(before, last)[0]]
+            part = not_before(divided(part, first)[1], kept[0].words[-1].end if kept[0].words else None)
         if not shared:
             self._held = None
             return joined([*kept, part])
-        sure, doubted = _divided(part, sure_words(part.words, stop - shared, stop))
+        sure, doubted = divided(part, sure_words(part.words, stop - shared, stop))
         self._held = doubted, stop - shared, stop
         return joined([*kept, sure])
 
 
-def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript]:
+def divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript]:
     """Split a transcript after a number of words."""
     if words <= 0:
         return _NOTHING, transcript
@@ -69,7 +69,7 @@ def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript
     )
 
 
-def _not_before(part: Transcript, time: float | None) -> Transcript:
+def not_before(part: Transcript, time: float | None) -> Transcript:
     """Move words so that none begins before ``time``, because the times of two segments may disagree."""
     if time is None:
         return part

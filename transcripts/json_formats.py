@@ -36,6 +36,7 @@ def as_verbose_json(result: Transcription, *, words: bool, segments: bool) -> di
         "transcribed_seconds": result.coverage.transcribed,
         "skipped_seconds": result.coverage.skipped,
         "speech_without_text_seconds": result.coverage.speech_without_text,
+        "rescued_seconds": result.coverage.rescued,
     }
     timed: dict[str, Any] = {}
     if words:

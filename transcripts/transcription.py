@@ -93,17 +93,20 @@ class Coverage:
         transcribed: audio that the model got.
         skipped: audio that was left out, because the detector found no speech.
         speech_without_text: speech by the detector, in parts for which the model wrote nothing.
+        rescued: stretches of speech that had no words until they were transcribed again.
     """
 
     transcribed: float = 0.0
     skipped: float = 0.0
     speech_without_text: float = 0.0
+    rescued: float = 0.0
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(
             self.transcribed + other.transcribed,
             self.skipped + other.skipped,
             self.speech_without_text + other.speech_without_text,
+            self.rescued + other.rescued,
         )
 
 

@@ -67,11 +67,12 @@ class CutRecording:
             return await self._in_thread(lambda: speech(self.recording, self.detector))
         return np.concatenate(self._probabilities) if self._probabilities else np.empty(0, np.float32)
 
-    async def coverage(self, answered: Sequence[tuple[Segment, bool]]) -> Coverage:
+    async def coverage(self, answered: Sequence[tuple[Segment, bool]], rescued: float) -> Coverage:
         """Return how much of it was transcribed.
 
         Args:
             answered: its utterances, each with whether the model wrote anything for it.
+            rescued: seconds that got words when they were transcribed again.
         """
         rate, total = self.recording.rate, len(self.recording)
         transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in answered)
@@ -82,7 +83,8 @@ class CutRecording:
             for segment in silent:
                 first, last = (round(end / rate / FRAME_SECONDS) for end in (segment.start, segment.stop))
                 speech += float(is_speech[first:last].sum()) * FRAME_SECONDS
-        return Coverage(round(transcribed / rate, 3), round(max(0, total - transcribed) / rate, 3), round(speech, 3))
+        skipped = max(0, total - transcribed)
+        return Coverage(*(round(of, 3) for of in (transcribed / rate, skipped / rate, speech, rescued)))
 
     async def read(self, segment: Segment) -> Samples:
         """Return the samples of an utterance."""

@@ -77,6 +77,7 @@ class Answer:
         identified: its language, if that was identified.
         cut: the part of the recording, in samples.
         has_text: whether the model wrote anything for it; joining may have moved its words to a neighbour.
+        rescued_seconds: length of its stretches that had speech and no words until they were transcribed again.
     """
 
     transcript: Transcript
@@ -86,6 +87,7 @@ class Answer:
     identified: Identified | None = None
     cut: Segment = _NO_CUT
     has_text: bool = False
+    rescued_seconds: float = 0.0
 
     @property
     def identify_seconds(self) -> float:

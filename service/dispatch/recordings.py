@@ -17,6 +17,7 @@ from service.dispatch.backlog import BacklogEntry
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
 from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
+from service.dispatch.rescue import Rescue, Rescued
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
 from service.threads import in_thread
@@ -24,6 +25,7 @@ from transcripts.identified_samples import identified_samples
 from transcripts.joining import Joiner, shifted
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 from transcripts.spoken_language import Probabilities
+from transcripts.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,16 @@ class Recordings:
     Args:
         dispatcher: where their parts get transcripts.
         threads: threads for what takes a millisecond.
+        rescue: hears speech again for which the model wrote nothing; None: nothing does.
 
     Attributes:
         threads: these threads.
     """
 
-    def __init__(self, dispatcher: Dispatcher, threads: Executor) -> None:
+    def __init__(self, dispatcher: Dispatcher, threads: Executor, rescue: Rescue | None = None) -> None:
         self._dispatcher = dispatcher
         self.threads = threads
+        self._rescue = rescue
         self._metrics = dispatcher.metrics
 
     async def transcribe(self, recording: Cut, options: Options) -> AsyncGenerator[Answer, None]:
@@ -213,13 +217,32 @@ class Recordings:
         answer = await self._dispatcher.transcribe(
             part, is_background=options.is_background, recording_seconds=entry.seconds
         )
+        rescued = await self._rescued(request, part, answer.transcript)
         self._dispatcher.admission.backlog.answer(entry, share)
         request.answered_seconds += share
         self._metrics.audio_seconds.labels("ok", options.lane.model).inc(share)
         return Answer(
-            *(shifted(answer.transcript, cut.start / rate), answer.queue_seconds, cut.start / rate, cut.stop / rate),
-            *(identified, cut, bool(answer.transcript.text)),
+            *(shifted(rescued.transcript, cut.start / rate), answer.queue_seconds, cut.start / rate, cut.stop / rate),
+            *(identified, cut, bool(rescued.transcript.text), rescued.seconds),
         )
+
+    async def _rescued(self, request: _Request, part: Part, transcript: Transcript) -> Rescued:
+        """Transcribe stretches of speech once more for which the model wrote nothing."""
+        if self._rescue is None:
+            return Rescued(transcript, 0.0)
+        options = request.options
+        model = self._dispatcher.catalog.find(part.lane.model)
+        has_ctc = model is not None and model.ready is not None and "ctc" in model.ready.info.decoders
+        lane = part.lane._replace(decoder="ctc") if has_ctc else part.lane
+
+        async def again(samples: Samples) -> Transcript:
+            stretch = replace(part, samples=samples, share=0.0, lane=lane)
+            answer = await self._dispatcher.transcribe(
+                stretch, is_background=options.is_background, recording_seconds=request.entry.seconds
+            )
+            return answer.transcript
+
+        return await self._rescue.rescue(part.samples, request.recording.rate, transcript, again)
 
     async def _identified(self, request: _Request, samples: Samples, turn: PartTurn) -> Identified:
         """Identify the language of a part, by its beginning."""

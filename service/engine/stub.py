@@ -23,6 +23,7 @@ So have some names of checkpoints, whatever their folder:
     *telephone*     takes audio at 8 kHz
     *heavy*         has weights of twice the size
     *untimed*       gives no times of words, as Canary may with some utterances
+    *forgetful*     writes nothing after the first second of an utterance that begins at a loud sample
 
 As a language identifier, any checkpoint finds the language of the phrase that the number of samples selects; with
 "japanese" in its name, it says that Japanese is the only language it knows.
@@ -50,6 +51,7 @@ WEIGHT_BYTES = 1_000_000
 GRAPHS = {"encoder": {"captured": 5, "refused": 1}}
 CRASH_SAMPLES = 16_001
 FAIL_SAMPLES = 16_002
+LOUD = 0.5
 DEVICE_SAMPLES = 16_003
 
 
@@ -65,6 +67,14 @@ def transcript(samples: Samples, decoder: str = "") -> Transcript:
         token_confidence=[0.9] * first + [0.8] * (last - first),
         words=[Word(count, 0.0, end / 2, 0.9, (0, first)), Word(total, end / 2, end, 0.8, (first, last))],
     )
+
+
+def _forgetful(whole: Transcript, samples: Samples) -> Transcript:
+    if not len(samples) or abs(samples[0]) < LOUD:
+        return whole
+    (word, *_), (text, *_) = whole.words, whole.text.split()
+    first = word._replace(end=1.0)
+    return Transcript(text, whole.tokens[: len(text)], whole.token_confidence[: len(text)], [first])
 
 
 def _untimed(timed: Transcript) -> Transcript:
@@ -136,6 +146,7 @@ class StubRecognizer:
         self._is_polyglot = "polyglot" in name
         self._is_prompted = "prompted" in name
         self._is_untimed = "untimed" in name
+        self._is_forgetful = "forgetful" in name
         decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
         self._default = "fr" if "french" in name else "en"
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
@@ -200,6 +211,8 @@ class StubRecognizer:
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
         found = [transcript(samples, decoder or "") for samples in utterances]
+        if self._is_forgetful:
+            found = list(map(_forgetful, found, utterances))
         return list(map(_untimed, found)) if self._is_untimed else found
 
     def kind_of(self, error: Exception) -> FailureKind:

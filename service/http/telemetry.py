@@ -238,7 +238,9 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
     if record.audio_seconds is not None:
         fields["audio_seconds"] = round(record.audio_seconds, 3)
         fields |= {f"{stage}_seconds": round(stage_seconds, 4) for stage, stage_seconds in record.stages.items()}
-    if (coverage := record.coverage) is not None and coverage.skipped + coverage.speech_without_text > 0:
+    coverage = record.coverage
+    if coverage is not None and coverage.skipped + coverage.speech_without_text + coverage.rescued > 0:
         fields["skipped_seconds"] = coverage.skipped
         fields["speech_without_text_seconds"] = coverage.speech_without_text
+        fields["rescued_seconds"] = coverage.rescued
     return fields

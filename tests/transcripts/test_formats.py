@@ -28,7 +28,7 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
 
 # Half of the second 0.5 to 1 is speech; frames last 32 ms.
 SPEECH = np.array([0.9] * 24 + [0.1] * 60, np.float32)
-COVERAGE = Coverage(transcribed=2.0, skipped=0.5, speech_without_text=0.0)
+COVERAGE = Coverage(transcribed=2.0, skipped=0.5, speech_without_text=0.0, rescued=0.0)
 PLAIN = Language()
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 

@@ -179,6 +179,7 @@ class _Side:
         answers: answers of its parts; None if it is silent.
         parts: its parts so far; of a numbered channel, those with text.
         answered: its answered parts, in samples, and whether the model wrote anything for each.
+        rescued: seconds of them that got words when transcribed again.
         spoken: its language so far, if it is identified.
     """
 
@@ -188,6 +189,7 @@ class _Side:
     parts: list[Part] = field(default_factory=list)
     spoken: Spoken | None = None
     answered: list[tuple[Segment, bool]] = field(default_factory=list)
+    rescued: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -201,6 +203,7 @@ class _Side:
         async with aclosing(self.answers) as answers:
             async for answer in answers:
                 self.answered.append((answer.cut, answer.has_text))
+                self.rescued += answer.rescued_seconds
                 identified = answer.identified
                 part = Part(answer.transcript, answer.start, answer.end, identified.part if identified else None)
                 if self.number is not None and not part.transcript.text:
@@ -402,7 +405,7 @@ class Reply:
         transcripts = await self._off_loop(lambda: [joined(of_side) for of_side in parts])
         whole, languages = await self._languages(transcripts)
         self.items.note_end()
-        coverage = reduce(operator.add, [await side.cut.coverage(side.answered) for side in self.sides])
+        coverage = reduce(operator.add, [await side.cut.coverage(side.answered, side.rescued) for side in self.sides])
         channels = [
             Channel(side.number, side.seconds, transcript, side.parts, language, await self._speech(side, transcript))
             for side, transcript, language in zip(self.sides, transcripts, languages, strict=True)
@@ -456,3 +459,4 @@ class Reply:
         self.record.coverage = result.coverage
         metrics.audio_skipped_seconds.labels(model).inc(result.coverage.skipped)
         metrics.speech_without_text_seconds.labels(model).inc(result.coverage.speech_without_text)
+        metrics.rescued_seconds.labels(model).inc(result.coverage.rescued)

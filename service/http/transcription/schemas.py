@@ -350,11 +350,15 @@ class VerboseTranscription(BaseModel):
     segments: list[Segment] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
     transcribed_seconds: Annotated[
-        float, Field(description="Audio that the model transcribed. An extension, like the next two.")
+        float, Field(description="Audio that the model transcribed. An extension, like the next three.")
     ]
     skipped_seconds: Annotated[float, Field(description="Audio that was left out, because no speech was detected.")]
     speech_without_text_seconds: Annotated[
         float, Field(description="Speech, by the detector, in pieces for which the model wrote nothing.")
+    ]
+    rescued_seconds: Annotated[
+        float,
+        Field(description="Speech that the model passed over at first, and that got words when transcribed again."),
     ]
     usage: Usage
 

@@ -1,0 +1,108 @@
+"""Stretches of speech for which the model wrote nothing are transcribed once more, alone.
+
+Transducers, TDT models most of all, sometimes lose the end of a clip, some seconds in its middle, or all of it, though
+they transcribe the same sound when it is cut elsewhere. A stretch is transcribed again without the silence around it,
+so that frames begin elsewhere, and by the model's CTC decoder, if it has one.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from audio.resample import resampled
+from audio.samples import Samples
+from audio.segment.level import Level
+from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
+from service.dispatch.errors import DispatchError
+from service.threads import in_thread
+from transcripts.gaps import Stretch, filled, gaps
+from transcripts.joining import shifted
+from transcripts.transcript import Transcript
+
+# Frames of such a probability are speech beyond doubt, and there must be so much of it, in seconds.
+_SURE, _LEAST = 0.8, 1.0
+# Kept before and after the speech: the detector is late at soft sounds. The detector needs some sound before a gap.
+_MARGIN, _LEAD = 0.16, 0.5
+# A stretch begins at least so much after the utterance: half a frame of 80 ms, so that it is not the same sound again.
+_SHIFT = 0.04
+# A mean power below this, which no speech has.
+_SILENT = 1e-10
+
+
+class Rescued(NamedTuple):
+    """What a second transcription gave.
+
+    Attributes:
+        transcript: the transcript with the words that were found.
+        seconds: length of the stretches that had words.
+    """
+
+    transcript: Transcript
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """Finds stretches without words that have speech, and puts in what the model makes of them alone.
+
+    Attributes:
+        detector: finds the speech.
+        threads: threads for it.
+    """
+
+    detector: SpeechDetector
+    threads: Executor
+
+    async def rescue(
+        self,
+        samples: Samples,
+        rate: int,
+        transcript: Transcript,
+        transcribe: Callable[[Samples], Awaitable[Transcript]],
+    ) -> Rescued:
+        """Return the transcript of an utterance with the words of stretches that the model passed over.
+
+        A transcript that has words throughout is returned as it is, and costs nothing.
+
+        Args:
+            samples: the utterance, mono, (samples,).
+            rate: samples per second.
+            transcript: its transcript, with times of the utterance.
+            transcribe: transcribes a stretch; if it fails, the stretch stays without words.
+        """
+        seconds, rescued = len(samples) / rate, 0.0
+        empty = gaps(transcript, seconds, _LEAST)
+        if not empty:
+            return Rescued(transcript, 0.0)
+        for start, stop in await in_thread(self.threads, lambda: self._speech(samples, rate, empty)):
+            try:
+                found = await transcribe(samples[int(start * rate) : int(stop * rate)])
+            except DispatchError:
+                break  # the queue is full, or it is too late; what there is counts
+            if found.words:
+                transcript = filled(transcript, shifted(found, start))
+                rescued += stop - start
+        return Rescued(transcript, rescued)
+
+    def _speech(self, samples: Samples, rate: int, empty: Sequence[Stretch]) -> list[Stretch]:
+        """Return the stretches from the first to the last sound of speech in gaps with enough of it."""
+        found = []
+        for gap in empty:
+            lead = min(gap.start, _LEAD)
+            sound = samples[int((gap.start - lead) * rate) : int(gap.stop * rate)]
+            if not len(sound) or np.square(sound, dtype=np.float64).mean() < _SILENT:
+                continue
+            spoken = np.flatnonzero(self._probabilities(sound, rate)[round(lead / FRAME_SECONDS) :] >= _SURE)
+            if len(spoken) * FRAME_SECONDS < _LEAST:
+                continue
+            first, last = (gap.start + float(frame) * FRAME_SECONDS for frame in (spoken[0], spoken[-1] + 1))
+            found.append(Stretch(max(gap.start, first - _MARGIN, _SHIFT), min(gap.stop, last + _MARGIN)))
+        return found
+
+    def _probabilities(self, sound: Samples, rate: int) -> Samples:
+        stream, level = self.detector.stream(), Level()
+        blocks = [stream.push(block)[0] for block in resampled(iter([level.raised(sound)]), rate, RATE)]
+        return np.concatenate([*blocks, stream.finish()[0]])

@@ -1,0 +1,110 @@
+"""Speech for which a model wrote nothing gets words; what has words, or no speech, is left as it is."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import soundfile
+
+from audio.segment.voice_activity import SpeechDetector
+from service.dispatch.errors import DeadlineExceededError
+from service.dispatch.rescue import Rescue
+from service.engine.stub import LOUD, SAMPLE_RATE
+from tests.service.serving import form, serving, wav
+from transcripts.transcript import Transcript, Word
+
+NOTHING = Transcript("", [], [], [])
+
+
+@pytest.fixture(scope="module")
+def rescue():
+    with ThreadPoolExecutor(1) as threads:
+        yield Rescue(SpeechDetector(), threads)
+
+
+@pytest.fixture(scope="module")
+def speech(golden):
+    return soundfile.read(golden / "clips" / "rms-6s.wav", dtype="float32")[0]
+
+
+def silence(seconds: float) -> np.ndarray:
+    return np.zeros(int(seconds * SAMPLE_RATE), np.float32)
+
+
+def hum(seconds: float) -> np.ndarray:
+    return 0.1 * np.sin(2 * np.pi * 100 * np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE).astype(np.float32)
+
+
+def one_word(samples: np.ndarray) -> Transcript:
+    """A model that remembers."""
+    return Transcript("again", [7], [0.9], [Word("again", 0.0, len(samples) / SAMPLE_RATE, 0.9, (0, 1))])
+
+
+def rescued(rescue, samples, transcript):
+    """The transcript after a second transcription, the seconds that it found, and what it transcribed again."""
+    again = []
+
+    async def transcribe(stretch):
+        again.append(stretch)
+        return one_word(stretch)
+
+    found = asyncio.run(rescue.rescue(samples, SAMPLE_RATE, transcript, transcribe))
+    return found.transcript, found.seconds, again
+
+
+def test_a_forgotten_end_is_transcribed_again_without_the_silence_around_it(rescue, speech):
+    samples = np.concatenate([silence(2), silence(2), speech, silence(3)])
+    first = Transcript("first", [1], [0.9], [Word("first", 0.2, 1.5, 0.9, (0, 1))])
+
+    transcript, seconds, (stretch,) = rescued(rescue, samples, first)
+
+    assert transcript.text == "first again"
+    assert transcript.tokens == [1, 7]
+    assert 4 < seconds < 6.5
+    assert len(stretch) / SAMPLE_RATE == pytest.approx(seconds, abs=0.01)
+    assert 3.5 < transcript.words[1].start < 4.5
+
+
+def test_a_clip_without_any_word_is_not_the_same_sound_again(rescue, speech):
+    transcript, _, (stretch,) = rescued(rescue, speech, NOTHING)
+
+    assert transcript.text == "again"
+    assert len(stretch) < len(speech)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [silence(20), hum(20), np.random.default_rng(0).normal(0, 0.05, 20 * SAMPLE_RATE).astype(np.float32)],
+    ids=["silence", "hum", "noise"],
+)
+def test_what_is_no_speech_is_not_transcribed_again(rescue, samples):
+    assert rescued(rescue, samples, NOTHING) == (NOTHING, 0.0, [])
+
+
+def test_what_has_words_throughout_is_left_as_it_is(rescue, speech):
+    whole = one_word(speech)
+
+    transcript, seconds, again = rescued(rescue, speech, whole)
+
+    assert transcript is whole
+    assert (seconds, again) == (0.0, [])
+
+
+def test_a_stretch_that_cannot_be_transcribed_stays_without_words(rescue, speech):
+    async def refuse(_):
+        raise DeadlineExceededError("No transcript in time.", retry_after=60)
+
+    assert asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, refuse)) == (NOTHING, 0.0)
+
+
+@pytest.mark.parametrize(("setting", "words"), [({}, 3), ({"rescue": False}, 1)])
+def test_a_service_says_what_it_rescued(speech, setting, words):
+    loud = np.concatenate([np.full(1, LOUD, np.float32), hum(2)[1:] * 0.01, speech])
+    asked = form(wav(loud), response_format="verbose_json")
+    with serving(model="forgetful.nemo", **setting) as served:
+        answer = served.post(**asked).json()
+
+        assert len(answer["text"].split()) == words
+        assert served.metric("steno_rescued_seconds_total") == answer["rescued_seconds"]
+        assert (answer["rescued_seconds"] > 4) == (words == 3)

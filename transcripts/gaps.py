@@ -1,0 +1,49 @@
+"""Stretches of an utterance in which the model wrote no words, and words that are put in there afterwards."""
+
+from typing import NamedTuple
+
+from transcripts.joining import divided, joined, not_before
+from transcripts.transcript import Transcript
+
+# A word may sound longer than its tokens say: those of CTC are one frame, and a transducer may be late.
+_EDGE_SECONDS = 0.3
+
+
+class Stretch(NamedTuple):
+    """A stretch of an utterance, in seconds."""
+
+    start: float
+    stop: float
+
+
+def gaps(transcript: Transcript, seconds: float, least: float) -> list[Stretch]:
+    """Return the stretches without words, in order; none if the words have no times.
+
+    Args:
+        transcript: of an utterance, with times of the utterance.
+        seconds: its length.
+        least: stretches that are shorter are left out.
+    """
+    edge, found = 0.0, []
+    for word in transcript.words:
+        if word.start is None or word.end is None:
+            return []
+        found.append(Stretch(edge, word.start - _EDGE_SECONDS))
+        edge = max(edge, word.end + _EDGE_SECONDS)
+    found.append(Stretch(edge, seconds))
+    return [gap for gap in found if gap.stop - gap.start >= least]
+
+
+def filled(transcript: Transcript, words: Transcript) -> Transcript:
+    """Return a transcript with words put in at their times; both have times of the utterance.
+
+    Args:
+        transcript: of the utterance.
+        words: of one of its gaps.
+    """
+    if not words.words or words.words[0].start is None:
+        return transcript
+    begin = words.words[0].start
+    before = sum(1 for word in transcript.words if word.start is not None and word.start < begin)
+    first, last = divided(transcript, before)
+    return joined([first, words, not_before(last, words.words[-1].end)])
