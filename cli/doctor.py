@@ -168,7 +168,7 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
     """Return what computes, and how."""
     import torch
 
-    from models.device.cpu import can_pack, gain_of_bfloat16, multiplies_eight_bits_exactly
+    from models.device.cpu import can_pack, has_products, multiplies_eight_bits_exactly
 
     found: dict[str, Any] = {"name": str(device), "model": family, "dtype": dtype}
     if torch.version.hip is not None:
@@ -182,7 +182,9 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
         found["memory_gb"] = round(properties.total_memory / 1e9, 1)
         return found
     found["threads"] = torch.get_num_threads()
-    found["bfloat16_gain"] = round(gain_of_bfloat16(), 2)
+    found["multiplies"] = [
+        str(kind).removeprefix("torch.") for kind in (torch.bfloat16, torch.float16) if has_products(kind)
+    ]
     found["packs"] = [str(kind).removeprefix("torch.") for kind in (torch.float32, torch.bfloat16) if can_pack(kind)]
     found["int8"] = "exact" if multiplies_eight_bits_exactly() else "not offered: no exact products of 8 bits"
     return found

@@ -1,13 +1,11 @@
-"""What this CPU and this build of torch can compute, and how fast: operations are tried, and some timed.
+"""What this CPU and this build of torch can compute: operations are tried.
 
 Names and flags of processors are not enough: torch's libraries have conditions of their own, which change from
-release to release. Only ``fuses_swish_well`` goes by the instruction set, and says why.
+release to release. What depends on speed goes by the instruction set, so that it does not change between runs.
 """
 
 import os
 import platform
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,9 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-# Rows and width of the products that are timed. A fast one takes under a millisecond.
-_TIMED_ROWS, _TIMED_WIDTH = 128, 512
-_TIMED_TURNS = 5
 # oneDNN chooses the layout of packed weights for this number of rows, 10 s of speech. Products of fewer rows then take
 # up to a fifth less time, those of more rows the same.
 _TYPICAL_ROWS = 125
@@ -98,15 +93,22 @@ def has_lstm(dtype: torch.dtype) -> bool:
 
 
 @cache
-def gain_of_bfloat16() -> float:
-    """Return the speed of a product in bfloat16 over that in float32: 10 with a matrix unit, 0.1 with AVX2."""
-    return gain(_product(torch.float32), _product(torch.bfloat16), time.perf_counter)
+def has_products(dtype: torch.dtype) -> bool:
+    """Return whether this processor and oneDNN have instructions for products in bfloat16 or float16.
 
-
-@cache
-def gain_of_float16() -> float:
-    """Return the speed of a product in float16 over that in float32."""
-    return gain(_product(torch.float32), _product(torch.float16), time.perf_counter)
+    Processors without them emulate such products, in up to ten times the time of float32. Flags decide, not a timing:
+    beside a busy neighbour a timing says something else, and another dtype gives other transcripts than the replicas'.
+    """
+    try:
+        if dtype is torch.float16:
+            return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())  # noqa: SLF001
+        if platform.machine() in ("aarch64", "arm64"):
+            return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
+        # On x86, oneDNN says that it supports bfloat16 where it emulates it with AVX-512.
+        has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()  # noqa: SLF001
+        return has_instructions and can_pack(dtype)
+    except _REFUSALS:
+        return False
 
 
 def fuses_swish_well() -> bool:
@@ -116,26 +118,3 @@ def fuses_swish_well() -> bool:
     The instruction set decides, not a timing: the two round differently, and results must not change between runs.
     """
     return torch.backends.cpu.get_cpu_capability() != "AVX2"
-
-
-def gain(ordinary: Callable[[], object], other: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return the speed of the second of two calls over the first's, each by the shortest of several times."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for call in (ordinary, other):
-        call()
-    for _ in range(_TIMED_TURNS):
-        for call, taken in zip((ordinary, other), times, strict=True):
-            began = clock()
-            call()
-            taken.append(clock() - began)
-    return min(times[0]) / max(min(times[1]), 1e-9)
-
-
-def _product(dtype: torch.dtype) -> Callable[[], object]:
-    """Return a call that multiplies as a model of this dtype does."""
-    inputs = torch.ones(_TIMED_ROWS, _TIMED_WIDTH, dtype=dtype)
-    weight = torch.ones(_TIMED_WIDTH, _TIMED_WIDTH, dtype=dtype)
-    if not can_pack(dtype):
-        return lambda: nn.functional.linear(inputs, weight)
-    packed = pack(weight)
-    return lambda: packed_product(inputs, packed, None)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from models.device.cpu import gain_of_bfloat16, gain_of_float16, multiplies_eight_bits_exactly
+from models.device.cpu import has_products, multiplies_eight_bits_exactly
 
 log = logging.getLogger("steno.models")
 
@@ -26,9 +26,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 # Compute capabilities of the first tensor cores, which multiply float16, and of the first for bfloat16 and TF32.
 _VOLTA, _AMPERE = (7, 0), (8, 0)
-# Speeds on a CPU, as multiples of float32's: above the first, bfloat16 is the default (CPUs reach 2 or more, or at most
-# 1); below the second, a dtype gets a warning.
-_LEAST_GAIN, _SLOW = 1.25, 0.8
 _FLOAT16_MAX = torch.finfo(torch.float16).max
 # Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
 _NO_EIGHT_BITS = (
@@ -45,11 +42,11 @@ def default_dtype(device: torch.device) -> torch.dtype:
     """Return the dtype that a device is fastest in without losing accuracy.
 
     On GPUs that is bfloat16 since Ampere, float16 on Volta and Turing, which have no units for bfloat16, and float32 on
-    older ones. On CPUs it is bfloat16 where its products are faster than those of float32, else float32. Both are timed
-    once, which takes some milliseconds. docs/performance.md has word error rates.
+    older ones. On CPUs it is bfloat16 where there are instructions for its products, else float32. docs/performance.md
+    has word error rates.
     """
     if device.type != "cuda":
-        return torch.bfloat16 if gain_of_bfloat16() > _LEAST_GAIN else torch.float32
+        return torch.bfloat16 if has_products(torch.bfloat16) else torch.float32
     capability = torch.cuda.get_device_capability(device)
     if capability >= _AMPERE:
         return torch.bfloat16
@@ -91,10 +88,9 @@ def _check_device(precision: Precision, device: torch.device) -> None:
 def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
     """Log a warning if a dtype is much slower than another one on this device."""
     if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
-        gain = gain_of_bfloat16() if dtype is torch.bfloat16 else gain_of_float16()
-        if gain < _SLOW:
+        if not has_products(dtype):
             name = str(dtype).removeprefix("torch.")
-            log.warning("This CPU takes %.1f times as long in %s as in float32.", 1 / gain, name)
+            log.warning("This CPU has no products in %s, and emulates them; float32 is faster.", name)
     elif device.type == "cuda" and dtype is torch.bfloat16 and default_dtype(device) is torch.float16:
         log.warning("This GPU has no units for bfloat16, and emulates it; float16 is several times as fast.")
 

@@ -1,6 +1,5 @@
 """What this CPU can compute is detected, and there is another way where it cannot."""
 
-import itertools
 import os
 import platform
 import subprocess
@@ -8,10 +7,8 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from models.device.cpu import can_pack, gain, has_lstm, multiplies_eight_bits_exactly, pack, packed_product, processor
+from models.device.cpu import can_pack, has_lstm, multiplies_eight_bits_exactly, pack, packed_product, processor
 from models.heads.transducer import Predictor
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -60,23 +57,6 @@ def test_8_bit_products_work_where_they_are_said_to():
 
     is_exact = torch.equal(sums, inputs.float() @ weight.float().T)
     assert is_exact == multiplies_eight_bits_exactly()
-
-
-@given(st.floats(0.5, 2), st.floats(0.5, 2), st.lists(st.floats(1, 10), min_size=10, max_size=10))
-def test_a_gain_is_the_ratio_of_the_least_times(first, second, delays):
-    """Other load on a machine only makes a call longer."""
-    delays[0] = delays[1] = 1
-    now, begun = 0.0, 0
-    spent = itertools.cycle([first, second])
-
-    def clock():
-        nonlocal now, begun
-        if begun % 2:
-            now += next(spent) * delays[begun // 2]
-        begun += 1
-        return now
-
-    assert gain(lambda: None, lambda: None, clock) == pytest.approx(first / second)
 
 
 @pytest.mark.parametrize("exists", [True, False])

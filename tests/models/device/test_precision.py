@@ -1,10 +1,13 @@
 """Which precisions there are, on which devices, and what they change."""
 
+import time
+
 import pytest
 import torch
 
 from models import Float16OverflowError, default_dtype, load_model
 from models.checkpoint import read_checkpoint
+from models.device.cpu import has_products
 from models.device.precision import checked_precision, exact_products, round_products, warn_of_slow_dtype
 from models.model import Model
 from models.network import Network
@@ -16,12 +19,43 @@ FLOAT16_ENCODER = 1e-2  # of the largest value; bfloat16 keeps three bits less (
 
 
 @pytest.mark.parametrize(
-    ("gain", "dtype"), [(10.0, torch.bfloat16), (2.0, torch.bfloat16), (1.0, torch.float32), (0.1, torch.float32)]
+    ("machine", "avx512", "amx", "onednn", "dtype"),
+    [
+        ("x86_64", True, False, True, torch.bfloat16),
+        ("x86_64", False, True, True, torch.bfloat16),
+        ("x86_64", False, False, True, torch.float32),  # AVX-512 alone emulates it
+        ("aarch64", False, False, True, torch.bfloat16),
+        ("aarch64", False, False, False, torch.float32),
+    ],
 )
-def test_a_cpu_takes_bfloat16_where_its_products_are_fast(gain, dtype, monkeypatch):
-    monkeypatch.setattr("models.device.precision.gain_of_bfloat16", lambda: gain)
+def test_a_cpu_takes_bfloat16_where_it_has_instructions_for_it(
+    machine, avx512, amx, onednn, dtype, monkeypatch, fresh_products
+):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
+    monkeypatch.setattr("models.device.cpu.can_pack", lambda _: onednn)
 
     assert default_dtype(torch.device("cpu")) == dtype
+
+
+def test_no_timing_decides_the_dtype(monkeypatch, fresh_products):
+    def clock() -> float:
+        raise AssertionError("a busy neighbour would change the transcripts")
+
+    for name in ("perf_counter", "monotonic", "process_time"):
+        monkeypatch.setattr(time, name, clock)
+
+    default_dtype(torch.device("cpu"))
+
+
+@pytest.fixture
+def fresh_products():
+    """Ask the processor anew, in the test and after it."""
+    has_products.cache_clear()
+    yield
+    has_products.cache_clear()
 
 
 @pytest.fixture
@@ -71,17 +105,16 @@ def test_another_precision_is_refused_with_the_names_of_those_that_there_are(wan
 
 
 @pytest.mark.parametrize(
-    ("gain", "dtype", "warnings"),
+    ("has", "dtype", "warnings"),
     [
-        (0.1, torch.bfloat16, ["This CPU takes 10.0 times as long in bfloat16 as in float32."]),
-        (0.1, torch.float32, []),
-        (1.0, torch.bfloat16, []),
-        (0.1, torch.float16, ["This CPU takes 10.0 times as long in float16 as in float32."]),
+        (False, torch.bfloat16, ["This CPU has no products in bfloat16, and emulates them; float32 is faster."]),
+        (False, torch.float32, []),
+        (True, torch.bfloat16, []),
+        (False, torch.float16, ["This CPU has no products in float16, and emulates them; float32 is faster."]),
     ],
 )
-def test_a_dtype_that_is_slow_here_runs_with_one_warning(gain, dtype, warnings, monkeypatch, caplog):
-    monkeypatch.setattr("models.device.precision.gain_of_bfloat16", lambda: gain)
-    monkeypatch.setattr("models.device.precision.gain_of_float16", lambda: gain)
+def test_a_dtype_that_is_emulated_here_runs_with_one_warning(has, dtype, warnings, monkeypatch, caplog):
+    monkeypatch.setattr("models.device.precision.has_products", lambda _: has)
 
     model = load_model(MODEL, dtype=dtype)
 
