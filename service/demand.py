@@ -199,7 +199,7 @@ class Demand:
         await self._residency.until_gone(model)
         log.info("loading model on demand", extra={"model": model})
         try:
-            served = await self._residency.load(model, checkpoint, is_on_demand=True)
+            served = await self._residency.load(model, checkpoint, is_on_demand=True, keeps=self._loadable.keeps(model))
         except KeyError:  # an operator was faster
             raise EngineGoneError("it is being loaded") from None
         load.hold(served)

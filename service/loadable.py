@@ -50,6 +50,11 @@ class Loadable:
         # A name that is also a local path would be loaded from that path.
         return model if matches and not _may_exist(Path(model)) else None
 
+    def keeps(self, model: str) -> list[str] | None:
+        """Return the checkpoints that are never removed for this model if a pattern allows it, or None if none does."""
+        is_named = model in self._checkpoints or "/" not in model  # ids from folders are names of files
+        return None if is_named else list(self._checkpoints.values())
+
     def ids(self) -> list[str]:
         """Return the ids of single checkpoints and of those in folders; patterns cannot be listed. Reads folders."""
         return list(dict.fromkeys((*self._checkpoints, *self._found())))

@@ -37,12 +37,21 @@ class Residency:
         self._weight_bytes: dict[tuple[str, int], int] = {}
         self._loads: set[asyncio.Task[ServedModel]] = set()
 
-    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
+    async def load(
+        self, model: str, checkpoint: str, *, is_on_demand: bool = False, keeps: list[str] | None = None
+    ) -> ServedModel:
         """Load a model; it is in the catalog at once, and ready when this returns.
 
         If its weights need room, models on demand are unloaded, the longest idle first; but none for a model that is
         known to have no room even then. The call must not be cancelled: engines would go on, and have a model that is
         not in the catalog.
+
+        Args:
+            model: its id.
+            checkpoint: where its weights come from.
+            is_on_demand: whether a request asked for it.
+            keeps: if a pattern allowed it, checkpoints that stay in the hub's cache if it needs room there, beside
+                those of the models in the catalog.
 
         Raises:
             KeyError: if there is a model of this id.
@@ -57,7 +66,10 @@ class Residency:
                     self._check_room(served, known)
                 # The size of a file is a guess: if there is no room for it, the load is tried all the same.
                 await self._make_room(served, known or size)
-                await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
+                keeping = None if keeps is None else [*keeps, *(one.checkpoint for one in catalog)]
+                await self._fleet.load(
+                    msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint, keeps=keeping)
+                )
                 assert served.ready is not None
                 self._weight_bytes[checkpoint, size] = ours = served.ready.weight_bytes
                 try:

@@ -6,8 +6,8 @@ environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
 
 import hashlib
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoSibling
 from tqdm import tqdm
 
+from models.checkpoint import guests
 from models.checkpoint.layout import needed_files
 from models.download import OnDownload
 from models.errors import CheckpointError, DownloadError, MissingCheckpointError
@@ -44,7 +45,12 @@ _SERVER_ERRORS = 500
 _FORBIDDEN = {401, 403}
 
 
-def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
+def download(
+    repository: str,
+    revision: str | None,
+    on_download: OnDownload | None = None,
+    keeps: Collection[str] | None = None,
+) -> Path:
     """Download what the cache lacks of a model's checkpoint, and return its folder in the cache.
 
     If the hub cannot be reached or is too busy, the cache's version of that revision is used.
@@ -53,14 +59,21 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
         repository: owner and name.
         revision: a branch, a tag or a commit; None for the repository's default branch.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
+        keeps: checkpoints that stay if this model, which a request chose, needs room in the cache (``guests``); None:
+            an operator chose it, and it stays itself.
 
     Raises:
         MissingCheckpointError: if the hub has no such model or revision.
-        DownloadError: if the hub refuses, or cannot be reached and the cache has no version.
+        DownloadError: if the hub refuses, or cannot be reached and the cache has no version, or there is no room.
         UnreadableCheckpointError: if the repository holds no checkpoint, or several.
     """
     name = f"{repository}@{revision}" if revision else repository
-    with _readable_errors(name, repository):
+    with ExitStack() as ending, _readable_errors(name, repository):
+        if keeps is None:
+            guests.keep(repository)
+        else:
+            guests.note_use(repository)
+            ending.callback(guests.drop_if_empty, repository)
         try:
             commit, files = _listing(repository, revision)
         except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
@@ -72,6 +85,9 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
             return _cached(name, repository, revision, error)
         # Its config.json comes last: without it, a folder that a stopped download leaves is no checkpoint.
         names = sorted(needed_files(files, repository), key=lambda name: name == "config.json")
+        new = [name for name in names if not _is_cached(repository, name, commit)]
+        if keeps is not None and new:
+            guests.admit(repository, sum(files[name].size or 0 for name in new), keeps)
         folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
     return folders.pop()
 
@@ -109,16 +125,20 @@ def _snapshot(repository: str, revision: str | None) -> Path:
 
 def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_download: OnDownload | None) -> Path:
     """Return the path of a file in the cache; a new one is downloaded and compared with the hub's digest."""
-    before = try_to_load_from_cache(repository, file.rfilename, revision=commit.resolved)
+    was_cached = _is_cached(repository, file.rfilename, commit)
     bar = _reporting(on_download) if on_download else None
     path = Path(hf_hub_download(repository, file.rfilename, revision=commit, tqdm_class=bar))
-    if not isinstance(before, str) and not _is_whole(path, file):
+    if not was_cached and not _is_whole(path, file):
         path.resolve().unlink()
         path.unlink(missing_ok=True)
         raise DownloadError(
             f"{repository}: {file.rfilename} is not what the hub announced; it was removed, so try again"
         )
     return path
+
+
+def _is_cached(repository: str, name: str, commit: ResolvedRevision) -> bool:
+    return isinstance(try_to_load_from_cache(repository, name, revision=commit.resolved), str)
 
 
 def _is_whole(path: Path, file: RepoSibling) -> bool:

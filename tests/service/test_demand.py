@@ -25,6 +25,7 @@ class FakeResidency:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.loads: list[str] = []
+        self.keeps: list[list[str] | None] = []
         self.evicted: list[tuple[str, str]] = []
         self.may_load = asyncio.Event()
         self.failure: Exception | None = None
@@ -32,8 +33,9 @@ class FakeResidency:
     async def until_gone(self, model: str) -> None:
         pass
 
-    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool) -> ServedModel:
+    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool, keeps: list[str] | None) -> ServedModel:
         self.loads.append(checkpoint)
+        self.keeps.append(keeps)
         served = self.catalog.add(model, checkpoint, is_on_demand=is_on_demand)
         await self.may_load.wait()
         if self.failure:
@@ -174,5 +176,20 @@ def test_a_loaded_model_stays_until_each_waiting_request_has_it():
             assert min(held) >= 1
             assert catalog["late"].users == 2
         assert catalog["late"].users == 0
+
+    asyncio.run(scenario())
+
+
+def test_of_a_pattern_alone_the_cache_is_bounded_and_what_is_named_stays_there():
+    async def scenario():
+        _, catalog, residency, _ = parts()
+        residency.may_load.set()
+        loadable = Loadable({"named": "owner/named", "late": "late.nemo"}, [], ["owner/*"])
+        demand = Demand(residency, catalog, loadable, 60.0)
+        for model in ("late", "named", "owner/other", "owner/named"):
+            assert await get_or_load(demand, model)
+        assert residency.loads == ["late.nemo", "owner/named", "owner/other", "owner/named"]
+        stays = ["owner/named", "late.nemo"]
+        assert residency.keeps == [None, None, stays, stays]
 
     asyncio.run(scenario())
