@@ -1,4 +1,5 @@
-# The commands of developers and operators; they run `make setup` first where they need it.
+# The commands of developers and operators. `make serve` installs what serving needs; the others run `make setup` first
+# where they need it, which adds the rest.
 PYTHON        ?= python3
 VENV          ?= .venv
 TORCH_VERSION ?= 2.13.0
@@ -25,6 +26,8 @@ CHECKOUTS     ?= runs/checkouts
 ARGS          ?=
 
 BIN   := $(VENV)/bin
+# An environment that can serve, and one with what tests, linters, benchmarks and every command need beside that.
+SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.ready
 DATA  := runs/data
 NEMO  := runs/nemo-venv
@@ -37,7 +40,7 @@ FRAMEWORKS := .clients/frameworks
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(SERVING): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || \
 	  { echo 'There is no $(PYTHON): install Python 3.11 or newer, or name the one to use: make PYTHON=python3.12' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,6 +49,10 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo '$(PYTHON) cannot make environments: install its venv module (Debian and Ubuntu: apt install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve]'
+	touch $@
+
+$(STAMP): $(SERVING)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,plots,tensorboard,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
@@ -75,7 +82,7 @@ $(FRAMEWORKS)/.ready: $(STAMP) tests/clients/python.txt
 	  --requirement tests/clients/python.txt
 	touch $@
 
-serve: setup
+serve: $(SERVING)
 	$(BIN)/steno serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 # To resume a run that was stopped or killed, run this again. ARGS='--minutes 60 --export model.nemo' and the like.

@@ -45,6 +45,7 @@ from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.readiness import Readiness
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
@@ -151,6 +152,7 @@ class Server:
             max_jobs_of_caller=settings.max_jobs_per_key,
             max_bytes=settings.max_job_bytes,
         )
+        self._readiness = Readiness(self.dispatcher)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -189,7 +191,9 @@ class Server:
             )
             admin_access = Access(map(Key.parse, settings.admin_keys), is_open=False)
             exposition = self._workers.exposition if self._workers else self.metrics.exposition
-            backend = Backend(self.dispatcher, admin_access, self._residency, self._demand, jobs, exposition)
+            backend = Backend(
+                self.dispatcher, self._readiness, admin_access, self._residency, self._demand, jobs, exposition
+            )
             app = create_app(front, backend)
             http: WorkerSupervisor | Web
             if self._workers:
@@ -258,7 +262,12 @@ class Server:
         )
 
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
-        """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines."""
+        """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines.
+
+        A balancer gets the time to notice before anything is refused.
+        """
+        seconds = self._settings.drain_seconds
+        seconds -= await self._readiness.leave(self._hurry, seconds)
         self.dispatcher.drain()
         if self._workers:
             self._workers.publish()
@@ -267,7 +276,7 @@ class Server:
         hurried = asyncio.create_task(self._hurry.wait())
         await asyncio.wait(
             {idle, hurried, supervising},
-            timeout=self._settings.drain_seconds,
+            timeout=seconds,
             return_when=asyncio.FIRST_COMPLETED,
         )
         idle.cancel()

@@ -72,3 +72,22 @@ def test_a_python_that_will_not_do_is_one_line_with_the_remedy(tmp_path, script,
     assert said.format(python=python) in first
     assert all(line.startswith("make: ***") for line in rest)
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.program("make")
+@pytest.mark.parametrize(("target", "extras"), [("serve", ["serve"]), ("test", ["serve", "tracing", "dev"])])
+def test_serving_installs_what_serving_needs_and_tests_the_rest(tmp_path, target, extras):
+    done = subprocess.run(
+        ["make", "--dry-run", target, f"VENV={tmp_path}"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    words = shlex.split(done.stdout.replace("\\\n", " "))
+    installed = [word[2:-1].split(",") for word in words if word.startswith(".[")]
+    assert installed[0] == ["serve"]
+    assert len(installed) == (1 if target == "serve" else 2)
+    assert set(extras) <= set(installed[-1])

@@ -23,6 +23,7 @@ from service.http.transcription.loaded_model import LoadedModel
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.readiness import Readiness
 from service.residency import Residency
 from service.settings import Settings
 from service.tracing import PassingOn, Tracer
@@ -162,6 +163,8 @@ class Backend:
     """The parts behind all other routes; only the process with the dispatcher has them, as `request.app.state.backend`.
 
     Attributes:
+        dispatcher: the dispatcher.
+        readiness: says whether the service is ready.
         admin_access: the admin keys.
         residency: loads and unloads models.
         demand: loads models on demand.
@@ -170,6 +173,7 @@ class Backend:
     """
 
     dispatcher: Dispatcher
+    readiness: Readiness
     admin_access: Access
     residency: Residency
     demand: Demand

@@ -23,12 +23,10 @@ async def readyz(request: Request) -> JSONResponse:
 
     All models of the configuration must have been loaded; those that are loaded later do not count.
     """
-    dispatcher = request.app.state.backend.dispatcher
-    models = {model.id: "ready" if model.ready else "loading" for model in dispatcher.catalog}
-    if dispatcher.is_ready:
-        return JSONResponse({"status": "ready", "models": models})
-    status = "draining" if dispatcher.admission.is_draining else "loading"
-    return JSONResponse({"status": status, "models": models}, 503)
+    backend: Backend = request.app.state.backend
+    models = {model.id: "ready" if model.ready else "loading" for model in backend.dispatcher.catalog}
+    status = backend.readiness.check()
+    return JSONResponse({"status": status, "models": models}, 200 if status == "ready" else 503)
 
 
 @router.get("/metrics", include_in_schema=False)

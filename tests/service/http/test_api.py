@@ -499,7 +499,7 @@ def test_draining_answers_what_was_accepted_and_refuses_the_rest():
         wait_for(lambda: service.metric("steno_queue_depth") == 2)
 
         service.stop()
-        wait_for(lambda: service.client.get("/readyz").status_code == 503)
+        wait_for(lambda: service.metric("steno_draining") == 1)
         refused = service.post(**form(wav(SECOND)))
         alive = service.client.get("/healthz")
         service.release_engine()
