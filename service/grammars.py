@@ -28,13 +28,12 @@ _SECONDS = 600.0  # for an answer; the first one of a language may have to build
 class Grammars:
     """Rewrites phrases in a child process, which starts with the first of them. Close it.
 
-    Args:
-        cache: folder for built grammars; None is `steno/grammars` in the user's folder for such files.
+    Built grammars are kept in `steno/grammars` in the user's cache folder.
     """
 
-    def __init__(self, cache: str | None = None) -> None:
+    def __init__(self) -> None:
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        self._cache = cache or str(Path(home) / "steno" / "grammars")
+        self._cache = str(Path(home) / "steno" / "grammars")
         self._threads = ThreadPoolExecutor(1, "grammars")
         self._process: subprocess.Popen[str] | None = None
         self._is_closed = False

@@ -84,11 +84,11 @@ class Server:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         self.metrics.expect_keys(self._access.names)
         self._workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
-        self._tracer = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
+        self._tracer = tracer(settings.otlp_endpoint, version("steno"))
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases, settings.identifier),
             edges=settings.edges,
-            policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
+            policy=BatchPolicy(),
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
@@ -150,7 +150,6 @@ class Server:
             settings.jobs_folder,
             max_jobs=settings.max_jobs,
             max_jobs_of_caller=settings.max_jobs_per_key,
-            max_bytes=settings.max_job_bytes,
         )
         self._readiness = Readiness(self.dispatcher)
         self._stop = asyncio.Event()
@@ -256,7 +255,7 @@ class Server:
             self._job_store,
             transcribe=transcribe,
             is_ready=lambda: self.dispatcher.is_ready,
-            limits=JobLimits(settings.running_jobs, settings.job_retention_seconds),
+            limits=JobLimits(settings.job_retention_seconds),
             outbound=Outbound(settings.webhook_hosts),
             metrics=self.metrics,
         )

@@ -29,7 +29,7 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from models.device.resources import processors
 from service.dispatch.admission import AdmissionLimits
-from service.dispatch.batcher import DEFAULT_EDGES, bucket_edges
+from service.dispatch.batcher import bucket_edges
 from service.engine.devices import check_devices
 from service.jobs.webhook import check_secret
 from service.keys import Key, KeyLimits
@@ -216,12 +216,6 @@ class Settings(BaseSettings):
         default=None,
         description="OpenTelemetry collector that spans go to, such as http://collector:4318; unset: no spans.",
     )
-    trace_share: float = Field(
-        default=1.0,
-        ge=0,
-        le=1,
-        description="Share of the traces begun here that is kept; clients decide for theirs (traceparent).",
-    )
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
@@ -234,18 +228,11 @@ class Settings(BaseSettings):
         default=True,
         description="Whether speech of over a second for which the model wrote nothing is transcribed again, alone.",
     )
-    min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
-    max_channels: Count = Field(default=8, description="Most channels of a recording.")
-    min_sample_rate: Count = Field(default=1_000, description="Lowest sample rate of a recording, Hz.")
-    max_sample_rate: Count = Field(default=384_000, description="Highest sample rate of a recording, Hz.")
 
     max_requests: Count = Field(default=1024, description="Transcriptions under way at once.")
     max_connections: Count = Field(
         default=4096,
         description="Connections open at once; of an HTTP process never more than half of the files it may open.",
-    )
-    max_connections_per_address: Count = Field(
-        default=2048, description="Connections of one address; behind a single proxy, what the proxy may open."
     )
     max_stored_bytes: Count = Field(default=4 << 30, description="Bytes of uploads being received or decoded at once.")
     max_queued_audio_seconds: Seconds = Field(
@@ -258,47 +245,13 @@ class Settings(BaseSettings):
     request_timeout_seconds: Seconds = Field(
         default=600.0, description="Longest time from acceptance to transcript, beyond the length of the recording."
     )
-    head_timeout_seconds: Seconds = Field(
-        default=10.0,
-        description="Longest time from a new connection, or a request's first byte, to the end of the headers.",
-    )
-    grammar_cache: str | None = Field(
-        default=None,
-        description="Folder for built grammars (`format=written`); unset: steno/grammars in the user's cache folder.",
-    )
-    subtitle_characters: int = Field(
-        default=42, ge=16, le=200, description="Columns of a subtitle's line; Han and kana take two."
-    )
-    subtitle_lines: int = Field(default=2, ge=1, le=8, description="Lines of a subtitle.")
-    subtitle_seconds: float = Field(default=7.0, ge=1, le=60, description="Longest time of a subtitle.")
     receive_timeout_seconds: Seconds = Field(
         default=30.0, description="Longest pause while a body arrives, or while the client reads an answer."
-    )
-    max_receive_seconds: Seconds = Field(
-        default=600.0,
-        description="Longest time that a body may take to arrive, or a client to catch up with its answer.",
     )
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's idle timeout."
     )
-    heartbeat_seconds: Seconds = Field(
-        default=15.0,
-        description="Silence after which a streamed answer sends a comment; below the time after which proxies cut a "
-        "connection.",
-    )
     drain_seconds: Seconds = Field(default=300.0, description="Longest time for accepted work after SIGTERM.")
-    decode_threads: Count | None = Field(
-        default=None,
-        description="Uploads decoded at once; unset: 4 more than cores, so that short ones pass long ones.",
-    )
-    decode_timeout_seconds: Seconds = Field(
-        default=300.0, description="Longest time that a decoding process may take for an upload."
-    )
-    decode_memory_bytes: Count = Field(
-        default=1 << 29,
-        description="Address space of a decoding process, of which libraries take 220 MB; all of them together get a "
-        "quarter of the memory.",
-    )
 
     jobs_folder: Path | None = Field(
         default=None, description="Where jobs and their recordings are kept; unset: there are no jobs."
@@ -307,8 +260,6 @@ class Settings(BaseSettings):
     max_jobs_per_key: Count | None = Field(
         default=None, description="Jobs of each key that are not finished; unset: as many as max_jobs."
     )
-    max_job_bytes: Count = Field(default=64 << 30, description="Recordings of jobs that are not finished, on disk.")
-    running_jobs: Count = Field(default=2, description="Jobs under way at once; the others wait on disk.")
     job_retention_seconds: Seconds = Field(
         default=86_400.0, description="How long a finished job and its result are kept."
     )
@@ -323,22 +274,11 @@ class Settings(BaseSettings):
         "characters, besides whsec_.",
     )
 
-    bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
-        default=DEFAULT_EDGES, description="Upper bounds of the length buckets, comma-separated."
-    )
     batch_seconds: Seconds | None = Field(
         default=None,
         description="Audio-seconds per batch with padding; unset: found at the first start with a model, and kept in "
         "the user's cache folder: the fewest that are fast, on a GPU up to 1920, on a CPU from 60 up to 60 a core (120 "
         "on one).",
-    )
-    max_padding_share: float = Field(
-        default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
-    )
-    max_passed_over: Count = Field(
-        default=24,
-        description="Batches led by later arrivals after which an utterance is overdue; the first overdue utterance "
-        "leads every second batch.",
     )
     engine_timeout_seconds: Seconds = Field(
         default=8.0,
@@ -384,7 +324,6 @@ class Settings(BaseSettings):
             "model_aliases",
             "languages",
             "hosts",
-            "bucket_seconds",
             "api_keys",
             "admin_keys",
             "cors_origins",
@@ -436,23 +375,8 @@ class Settings(BaseSettings):
                 raise ValueError(f"{origin!r} is not an origin, such as https://app.example or http://localhost:3000")
         return value
 
-    @field_validator("bucket_seconds")
-    @classmethod
-    def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        bucket_edges(float("inf"), value)
-        return value
-
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if self.min_audio_seconds >= self.max_audio_seconds:
-            raise ValueError(
-                f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
-                f"max_audio_seconds ({self.max_audio_seconds:g})"
-            )
-        if self.min_sample_rate > self.max_sample_rate:
-            raise ValueError(
-                f"min_sample_rate ({self.min_sample_rate}) must not be above max_sample_rate ({self.max_sample_rate})"
-            )
         if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
             raise ValueError(
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
@@ -513,7 +437,7 @@ class Settings(BaseSettings):
     @property
     def identifier_edges(self) -> list[float]:
         """The upper bounds of the buckets that the language identifier needs: it gets the beginning of utterances."""
-        return bucket_edges(min(self.edges[-1], IDENTIFIED_SECONDS), self.bucket_seconds)
+        return bucket_edges(min(self.edges[-1], IDENTIFIED_SECONDS))
 
     @property
     def _entries(self) -> tuple[str, ...]:
@@ -536,13 +460,7 @@ class Settings(BaseSettings):
     @property
     def audio_limits(self) -> AudioLimits:
         """The limits of a recording."""
-        return AudioLimits(
-            max_seconds=self.max_audio_seconds,
-            min_seconds=self.min_audio_seconds,
-            max_channels=self.max_channels,
-            min_rate=self.min_sample_rate,
-            max_rate=self.max_sample_rate,
-        )
+        return AudioLimits(max_seconds=self.max_audio_seconds)
 
     @property
     def admission_limits(self) -> AdmissionLimits:
@@ -570,7 +488,7 @@ class Settings(BaseSettings):
     @property
     def edges(self) -> list[float]:
         """The upper bounds of the buckets in use; the last one is the longest utterance."""
-        return bucket_edges(min(self.max_utterance_seconds, self.max_audio_seconds), self.bucket_seconds)
+        return bucket_edges(min(self.max_utterance_seconds, self.max_audio_seconds))
 
 
 def model_entry(entry: str) -> tuple[str, str]:

@@ -145,21 +145,20 @@ class Exporting:
 
     Args:
         endpoint: the collector, such as http://collector:4318; spans go to /v1/traces under it.
-        share: share of the traces that begin here; a caller decides for its own.
         version: version of the service.
 
     Raises:
         TracingError: if OpenTelemetry's SDK or its exporter is not installed.
     """
 
-    def __init__(self, endpoint: str, share: float, version: str) -> None:
+    def __init__(self, endpoint: str, version: str) -> None:
         try:
             from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
-            from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
+            from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
         except ImportError:
             raise TracingError("traces need OpenTelemetry: pip install 'steno[tracing]'") from None
         self._api: Any = trace
@@ -172,7 +171,7 @@ class Exporting:
             provider.add_span_processor(self._spans)
             return provider.get_tracer("steno", version)
 
-        self._tracer = tracer_with(ParentBased(TraceIdRatioBased(share)))
+        self._tracer = tracer_with(ParentBased(ALWAYS_ON))
         self._batch_tracer = tracer_with(ALWAYS_ON)  # a batch is traced if one of its requests is
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace:
@@ -233,10 +232,10 @@ class Exporting:
         return self._api.NonRecordingSpan(context)
 
 
-def tracer(endpoint: str | None, share: float, version: str) -> Tracer:
+def tracer(endpoint: str | None, version: str) -> Tracer:
     """Return a tracer; without a collector, one that only passes on those of callers.
 
     Raises:
         TracingError: if there is a collector, but OpenTelemetry is not installed.
     """
-    return PassingOn() if endpoint is None else Exporting(endpoint, share, version)
+    return PassingOn() if endpoint is None else Exporting(endpoint, version)

@@ -29,7 +29,6 @@ to one of them (`engine/shapes`). An utterance that alone is over the budget run
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 from service.dispatch.utterance import Lane, Utterance
@@ -46,15 +45,9 @@ DEFAULT_EDGES: tuple[float, ...] = (
 )
 
 
-def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES) -> list[float]:
-    """Return the edges in use, ascending; the last one is ``longest_seconds``.
-
-    Raises:
-        ValueError: if the edges are not positive and ascending.
-    """
-    if any(edge <= 0 for edge in edges) or any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(f"bucket edges must be positive and ascend: {list(edges)}")
-    return [edge for edge in edges if edge < longest_seconds] + [longest_seconds]
+def bucket_edges(longest_seconds: float) -> list[float]:
+    """Return the edges in use, ascending; the last one is ``longest_seconds``."""
+    return [edge for edge in DEFAULT_EDGES if edge < longest_seconds] + [longest_seconds]
 
 
 def pick_bucket(seconds: float, edges: Sequence[float]) -> int:

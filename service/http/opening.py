@@ -25,7 +25,7 @@ from service.http.front import Front
 from service.http.keys.access import Access
 from service.http.transcription.intake import Intake
 from service.http.wire.connection import Guard, Guarded
-from service.http.wire.connections import ConnectionLimits, Connections
+from service.http.wire.connections import BODY_SECONDS, HEAD_SECONDS, ConnectionLimits, Connections
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
@@ -65,9 +65,8 @@ def open_front(
         tracer: traces requests.
     """
     cores = math.ceil(processors() / settings.http_processes)
-    threads = settings.decode_threads and math.ceil(settings.decode_threads / settings.http_processes)
-    threads = threads or cores + _SPARE_DECODE_THREADS
-    confinement = Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds)
+    threads = cores + _SPARE_DECODE_THREADS
+    confinement = Confinement()
     with (
         # More than cores, so that short uploads pass long ones.
         ThreadPoolExecutor(threads, "decode", give_way) as decode_threads,
@@ -80,7 +79,7 @@ def open_front(
             on_loss=metrics.decode_crashes.inc,
             on_start=partial(_report, metrics, set()),
         ) as decode_pool,
-        contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
+        contextlib.closing(Grammars()) as grammars,
         contextlib.ExitStack() as if_it_ends,
     ):
         preparing = asyncio.get_running_loop().call_later(_SPARE_SECONDS, decode_pool.prepare)
@@ -163,9 +162,9 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(
         most=settings.max_connections,
         most_of_process=most,
-        most_of_address=settings.max_connections_per_address,
-        head_seconds=settings.head_timeout_seconds,
+        most_of_address=math.ceil(settings.max_connections / 2),
+        head_seconds=HEAD_SECONDS,
         silence_seconds=settings.receive_timeout_seconds,
-        body_seconds=settings.max_receive_seconds,
+        body_seconds=BODY_SECONDS,
         idle_seconds=settings.keep_alive_seconds,
     )

@@ -64,12 +64,12 @@ class JobLimits:
     """Limits of jobs.
 
     Attributes:
-        running: jobs that run at the same time.
         retention_seconds: how long a finished job and its result are kept.
+        running: jobs that run at the same time; the others wait on disk.
     """
 
-    running: int
     retention_seconds: float
+    running: int = 2
 
 
 Transcribe = Callable[[Job, Path], Awaitable[JobResult]]

@@ -99,7 +99,9 @@ class JobStore:
         JobsFolderError: if the folder cannot be used.
     """
 
-    def __init__(self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None, max_bytes: int) -> None:
+    def __init__(
+        self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None, max_bytes: int = 64 << 30
+    ) -> None:
         self._recordings = folder / "recordings"
         self._max_jobs = max_jobs
         self._max_jobs_of_caller = max_jobs_of_caller

@@ -109,7 +109,7 @@ class _Worker:
         """Answer connections until `Finish`, and those under way to their end."""
         await self._has_state.wait()
         settings, metrics = self._settings, self._metrics
-        spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
+        spans = tracer(settings.otlp_endpoint, version("steno"))
         with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
             app = WorkerApp(create_app(front, None), partial(self._send_descriptor, RELAYED))
             connections = SharedConnectionCounts(self._shared)

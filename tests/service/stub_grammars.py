@@ -11,8 +11,9 @@ for line in sys.stdin:
     phrases = json.loads(line)["phrases"]
     if any("today" in phrase and "fatal" in sys.argv[1] for phrase in phrases):
         os.abort()
-    if (marker := Path(sys.argv[1])).name == "half" and not marker.exists():
-        marker.touch()
+    marker = Path(sys.argv[1])
+    if "half" in marker.parts and not marker.exists():
+        marker.mkdir(parents=True)
         sys.stdout.write('["half an ans')
         sys.stdout.flush()
         os.abort()

@@ -275,8 +275,8 @@ def test_one_sigterm_does_not_wait_for_the_decoder_of_a_job(tmp_path):
 @pytest.mark.slow
 def test_a_second_sigterm_ends_a_stream_with_an_error(tmp_path):
     """It has begun, so that its status is sent: a client takes an event with an error for one."""
-    flags = ("--model", "stub.nemo", "--heartbeat-seconds", "0.05")
-    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
+    flags = ("--model", "stub.nemo")
+    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE, HEARTBEAT_SECONDS="0.05") as service:
         service.signal_engine(signal.SIGSTOP)
         upload = form(CLIP, stream="true")
         with service.client.stream("POST", "/v1/audio/transcriptions", **upload) as answer:

@@ -61,7 +61,7 @@ def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teac
 def test_with_local_attention_a_piece_of_minutes_is_transcribed_whole(golden, tmp_path):
     checkpoint = golden / "fastconformer-tdt-bpe" / "model.nemo"
     samples = np.tile(golden_data.clip("awb-4s"), 32)
-    flags = ("--local-attention", "16", "--max-utterance-seconds", "150", "--bucket-seconds", "150")
+    flags = ("--local-attention", "16", "--max-utterance-seconds", "150")
     with steno_serve(tmp_path / "log", "--model", str(checkpoint), *flags) as service:
         heard = [word.word for word in heard_in(service, wav(samples))]
         utterances = service.metric("steno_batch_items_sum")

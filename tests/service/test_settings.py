@@ -113,11 +113,9 @@ def test_a_misspelt_name_is_refused_with_a_suggestion(monkeypatch, name, suggest
         ("STENO_MAX_AUDIO_SECONDS", "-1"),
         ("STENO_MAX_AUDIO_SECONDS", "inf"),
         ("STENO_MAX_AUDIO_SECONDS", "nan"),
-        ("STENO_MAX_CHANNELS", "0"),
+        ("STENO_MAX_REQUESTS", "0"),
         ("STENO_DTYPE", "float64"),
-        ("STENO_BUCKET_SECONDS", "4,2"),
         ("STENO_LOCAL_ATTENTION", "0"),
-        ("STENO_BUCKET_SECONDS", "1,x"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
@@ -128,10 +126,10 @@ def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
 
 
 def test_settings_that_contradict_each_other_are_refused():
-    with pytest.raises(SettingsError, match=r"min_audio_seconds .* must be below"):
-        Settings.read({"min_audio_seconds": "5", "max_audio_seconds": "5"})
-    with pytest.raises(SettingsError, match=r"min_sample_rate .* must not be above"):
-        Settings.read({"min_sample_rate": "16001", "max_sample_rate": "16000"})
+    with pytest.raises(SettingsError, match="model and models are both set"):
+        Settings.read({"model": "a.nemo", "models": "b.nemo"})
+    with pytest.raises(SettingsError, match="needs local_attention"):
+        Settings.read({"max_utterance_seconds": "600"})
 
 
 def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch):
@@ -195,12 +193,12 @@ def test_models_with_ids_that_no_request_can_name_are_refused(flags, fault, monk
 
 def test_lists_are_comma_separated(monkeypatch):
     monkeypatch.setenv("STENO_MODEL_ALIASES", "a, b")
-    monkeypatch.setenv("STENO_BUCKET_SECONDS", "1,2.5, 30")
 
-    settings = Settings.read({"max_audio_seconds": "20"})
+    assert Settings.read().model_aliases == ("a", "b")
 
-    assert settings.model_aliases == ("a", "b")
-    assert settings.edges == [1.0, 2.5, 20.0]
+
+def test_the_last_bucket_is_the_longest_recording():
+    assert Settings.read({"max_audio_seconds": "20"}).edges[-1] == 20.0
 
 
 @pytest.mark.parametrize("name", sorted(KUBERNETES))

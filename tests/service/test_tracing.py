@@ -118,16 +118,6 @@ def test_a_batch_links_to_the_requests_in_it(collector):
     assert attributes["audio_seconds"].double_value == 3.0
 
 
-def test_a_batch_with_a_traced_request_has_a_span_although_no_trace_begins_here(collector):
-    with traced(collector, trace_share=0.0) as service:
-        service.post(**form(wav(SECOND)))
-        service.post(**form(wav(SECOND)), headers={"traceparent": PARENT})
-
-    (request,) = named(collector, "POST transcriptions")
-    (batch,) = named(collector, "batch")
-    assert [link.span_id for link in batch.links] == [request.span_id]
-
-
 def test_server_errors_are_marked_and_unsampled_traces_have_no_spans(collector):
     with traced(collector) as service:
         service.post(**form(wav(tone(FAIL_SAMPLES))))
@@ -225,7 +215,7 @@ def test_the_last_batches_are_shown_to_admins(tmp_path):
 def test_traces_without_opentelemetry_are_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(TracingError, match="pip install"):
-        tracer("http://127.0.0.1:1", 1.0, "0")
+        tracer("http://127.0.0.1:1", "0")
 
 
 @given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.booleans())

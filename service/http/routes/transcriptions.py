@@ -15,7 +15,7 @@ from service.http.transcription.answer import answer
 from service.http.transcription.options import count_ignored_fields, parse_options
 from service.http.transcription.stream import EventStream
 from service.http.wire.bodies import receive
-from service.http.wire.connections import network_of
+from service.http.wire.connections import BODY_SECONDS, network_of
 from service.http.wire.disconnect import unless_client_leaves
 from service.http.wire.fetching import fetch
 from service.http.wire.upload import Upload, announced_bytes
@@ -122,7 +122,7 @@ async def receive_form(
         permit,
         limit=settings.max_upload_bytes,
         silence_seconds=settings.receive_timeout_seconds,
-        total_seconds=settings.max_receive_seconds,
+        total_seconds=BODY_SECONDS,
     )
     await front.intake.turn()
     try:

@@ -27,7 +27,7 @@ from service.http.front import Front
 from service.http.telemetry import Record, note_error
 from service.http.transcription.decoding import decode
 from service.http.transcription.options import TranscriptionOptions
-from service.http.transcription.stream import EventStream, frame, with_heartbeats
+from service.http.transcription.stream import HEARTBEAT_SECONDS, EventStream, frame, with_heartbeats
 from service.http.transcription.written_form import answers_in_written_form
 from service.threads import in_thread
 from transcripts.events import Event, Events
@@ -101,12 +101,11 @@ async def answer(
         sides = [_Side(None, cut, answers(cut))]
     items = [side.items() for side in sides]
     async with front.core.use_audio(allowance, record.audio_seconds):
-        heartbeat = front.settings.heartbeat_seconds
         pieces = items[0] if len(items) == 1 else in_order(items)
-        awaited = await Items.begin(pieces, record, heartbeat if fields.stream else None)
+        awaited = await Items.begin(pieces, record, HEARTBEAT_SECONDS if fields.stream else None)
         resources.push_async_callback(awaited.aclose)
         reply = Reply(front, record, options, origin, sides, awaited)
-        return reply.stream(heartbeat) if fields.stream else await reply.response()
+        return reply.stream() if fields.stream else await reply.response()
 
 
 async def _decoded(
@@ -340,9 +339,9 @@ class Reply:
         transcription = await self._transcription()
         return await self._off_loop(lambda: self._written(transcription))
 
-    def stream(self, heartbeat_seconds: float) -> EventStream:
-        """Return an answer that streams its items, and a comment after each `heartbeat_seconds` without any."""
-        return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
+    def stream(self) -> EventStream:
+        """Return an answer that streams its items, and a comment after each `HEARTBEAT_SECONDS` without any."""
+        return EventStream(with_heartbeats(self._frames(), HEARTBEAT_SECONDS))
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
         options, fields = self.options, self.options.fields

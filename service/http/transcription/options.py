@@ -29,7 +29,7 @@ from service.threads import in_thread
 from transcripts.languages import NAMES
 from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 from transcripts.spoken_language import Spoken, possible_languages
-from transcripts.subtitles import CueSize
+from transcripts.subtitles import USUAL, CueSize
 from transcripts.transcription import Language, LanguageSource, Task
 
 # Formats that need times, and those that use them.
@@ -46,7 +46,6 @@ class TranscriptionOptions:
         lane: its model and decoder.
         prompt: its prompt.
         threads: threads for detecting languages, and for writing long answers.
-        usual_size: default size of cues.
         identification: how the spoken language is identified; None if it is known, assumed, or detected in the text.
     """
 
@@ -55,7 +54,6 @@ class TranscriptionOptions:
     lane: Lane
     prompt: Prompt
     threads: Executor
-    usual_size: CueSize
     identification: Identification | None = None
 
     @property
@@ -111,9 +109,9 @@ class TranscriptionOptions:
         """The size of cues."""
         fields = self.fields
         return CueSize(
-            fields.subtitle_characters or self.usual_size.characters,
-            fields.subtitle_lines or self.usual_size.lines,
-            fields.subtitle_seconds or self.usual_size.seconds,
+            fields.subtitle_characters or USUAL.characters,
+            fields.subtitle_lines or USUAL.lines,
+            fields.subtitle_seconds or USUAL.seconds,
         )
 
     @property
@@ -172,11 +170,9 @@ async def parse_options(
     if is_translation:
         model.check_translation()
         fields = into_english(fields, model.languages, identifies=identifies)
-    settings = front.settings
-    size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
     prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
     lane = model.lane(fields.decoder)
-    options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, size, identification)
+    options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
         check_written_form(front.grammars, options.language.code)
     return options

@@ -12,6 +12,10 @@ from starlette.types import Receive, Scope, Send
 _HEARTBEAT = b": waiting\n\n"
 
 
+# Below the time after which proxies cut a silent connection.
+HEARTBEAT_SECONDS = 15.0
+
+
 class EventStream(StreamingResponse):
     """An answer of events.
 

@@ -12,6 +12,11 @@ _IPV6_PREFIX = 64
 _MOST_LEAVING = 256
 
 
+# Longest time from a new connection, or a request's first byte, to the end of the headers; and for a body to arrive, or
+# a client to catch up with its answer.
+HEAD_SECONDS, BODY_SECONDS = 10.0, 600.0
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Limits of connections.

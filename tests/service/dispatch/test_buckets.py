@@ -1,6 +1,5 @@
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,12 +23,6 @@ def test_the_last_bucket_ends_at_the_longest_utterance(longest):
 
     assert edges[-1] == longest
     assert edges == sorted(set(edges))
-
-
-@pytest.mark.parametrize("edges", [(2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (-1.0,)])
-def test_edges_that_do_not_ascend_are_refused(edges):
-    with pytest.raises(ValueError, match="ascend"):
-        bucket_edges(10.0, edges)
 
 
 def test_default_buckets_waste_little():

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.stub import SAMPLE_RATE
+from service.http import opening
 from service.http.wire.connection import AnswerTransport
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
@@ -26,9 +27,18 @@ CLIP = wav(tone(SAMPLE_RATE // 4))
 CUTS = st.lists(st.floats(0, 1), max_size=12)
 
 
+@contextlib.contextmanager
+def limited(seconds: float, limit: str = "HEAD_SECONDS", **settings):
+    """Serve with another limit on heads or bodies."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(opening, limit, seconds)
+        with serving(**settings) as served:
+            yield served
+
+
 @pytest.fixture(scope="module")
 def service():
-    with serving(head_timeout_seconds=60.0) as served:
+    with limited(60.0) as served:
         yield served
 
 
@@ -356,7 +366,7 @@ def test_connect_of_a_proxy_is_refused(service):
 def test_two_thousand_heads_that_never_end_cost_others_nothing():
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     heads = min(2_000, files // 4)  # two sockets each, and half of the files are for uploads
-    with serving(head_timeout_seconds=5.0) as service:
+    with limited(5.0) as service:
         assert service.post(**form(CLIP)).status_code == 200
         before = len(os.listdir("/proc/self/fd"))
         with contextlib.ExitStack() as stack:
@@ -371,7 +381,7 @@ def test_two_thousand_heads_that_never_end_cost_others_nothing():
 
 
 def test_a_head_has_no_more_time_behind_another_request():
-    with serving(head_timeout_seconds=0.3) as service, connected(service) as connection:
+    with limited(0.3) as service, connected(service) as connection:
         connection.sendall(get())
         assert answer_from(connection).status_code == 200
         connection.sendall(b"GET / HT")
@@ -381,7 +391,7 @@ def test_a_head_has_no_more_time_behind_another_request():
 
 @pytest.mark.parametrize("first", [get(), get("/v1/models")], ids=["answered at once", "answered later"])
 def test_a_head_that_begins_with_the_end_of_another_request_must_end_too(first):
-    with serving(head_timeout_seconds=0.3, keep_alive_seconds=5) as service, connected(service) as connection:
+    with limited(0.3, keep_alive_seconds=5) as service, connected(service) as connection:
         connection.sendall(first + b"GET / HT")
         assert answer_from(connection).status_code == 200
 
@@ -389,7 +399,7 @@ def test_a_head_that_begins_with_the_end_of_another_request_must_end_too(first):
 
 
 def test_connections_are_limited():
-    with serving(max_connections=4, max_connections_per_address=3) as service:
+    with serving(max_connections=6) as service:
         with contextlib.ExitStack() as stack:
             service.client.close()
             wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
@@ -426,7 +436,7 @@ def test_a_client_that_does_not_read_its_answers_is_disconnected():
 
 def test_a_client_that_reads_its_answers_too_slowly_is_disconnected():
     """It reads enough for never being silent, and so little that it would hold its connection for minutes."""
-    with serving(receive_timeout_seconds=0.5, max_receive_seconds=1.0) as service:
+    with limited(1.0, "BODY_SECONDS", receive_timeout_seconds=0.5) as service:
         service.client.close()
         wait_for(lambda: service.server.metrics.registry.get_sample_value("steno_connections") == 0)
         with socket.socket() as connection:
@@ -443,16 +453,19 @@ def test_a_client_that_reads_its_answers_too_slowly_is_disconnected():
             wait_for(is_let_go)
 
 
-@pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
-def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(limit):
-    with serving(**limit) as service, connected(service) as connection:
+@pytest.mark.parametrize(("silence", "whole"), [(0.3, 600.0), (30.0, 0.5)])
+def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(silence, whole):
+    with (
+        limited(whole, "BODY_SECONDS", receive_timeout_seconds=silence) as service,
+        connected(service) as connection,
+    ):
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
         assert answer_from(connection).status_code == 404
         connection.settimeout(0.02)
         closed = False
         for _ in range(int(PATIENCE / 0.02)):
             try:
-                if "max_receive_seconds" in limit:
+                if whole < silence:
                     connection.sendall(b"x")
                 closed = connection.recv(1) == b""
             except TimeoutError:

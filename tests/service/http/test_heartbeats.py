@@ -7,6 +7,7 @@ import openai
 import pytest
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.http.transcription import answer
 from service.http.transcription.stream import EventStream, with_heartbeats
 from tests.service.serving import form, serving, tone, wait_for, wav
 
@@ -15,8 +16,10 @@ SECOND = tone(SAMPLE_RATE)
 
 @pytest.fixture(scope="module")
 def service():
-    with serving(heartbeat_seconds=0.05) as served:
-        yield served
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(answer, "HEARTBEAT_SECONDS", 0.05)
+        with serving() as served:
+            yield served
 
 
 def lines_while_held(service, samples, beats: int) -> list[str]:

@@ -4,10 +4,13 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
+from audio.child_process import Confinement
+from service.http import opening
 from tests.audio.media_files import MEDIA, sample_of
 from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import form, serving, tone, wav
@@ -47,8 +50,9 @@ def test_raw_samples_without_a_full_media_type_are_refused(service):
     assert answer.json()["error"]["code"] == "unsupported_format"
 
 
-def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
-    with serving(decode_timeout_seconds=0.0001) as served:
+def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted(monkeypatch):
+    monkeypatch.setattr(opening, "Confinement", partial(Confinement, seconds=0.0001))
+    with serving() as served:
         answer = served.post(**form(sample_of("webm", lambda rate: tone(10 * rate))))
 
         assert answer.status_code == 400

@@ -146,8 +146,9 @@ def test_without_the_grammars_the_refusal_says_what_is_missing(monkeypatch):
     assert PACKAGE in refusal["message"]
 
 
-def test_a_text_that_ends_the_process_is_an_error_and_the_next_one_is_written():
-    with serving(**SETTINGS, grammar_cache="fatal") as service:
+def test_a_text_that_ends_the_process_is_an_error_and_the_next_one_is_written(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fatal"))
+    with serving(**SETTINGS) as service:
         assert error(post(service, ENGLISH))["code"] == "internal_error"
         assert "25" in post(service, GERMAN).json()["text"]
 
@@ -160,8 +161,9 @@ def test_a_process_of_grammars_that_is_killed_costs_no_answer(service):
     assert post(service, GERMAN).json() == expected
 
 
-def test_a_process_that_ends_within_an_answer_costs_none(tmp_path):
-    with serving(**SETTINGS, grammar_cache=str(tmp_path / "half")) as service:
+def test_a_process_that_ends_within_an_answer_costs_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "half"))
+    with serving(**SETTINGS) as service:
         assert "25" in post(service, GERMAN).json()["text"]
 
 
@@ -169,7 +171,8 @@ def test_a_process_that_ends_within_an_answer_costs_none(tmp_path):
 def test_nemos_own_grammars_write_english(tmp_path, monkeypatch):
     pytest.importorskip(PACKAGE)
     monkeypatch.setattr(grammars, "MODULE", "service.grammar_process")
-    writing = Grammars(str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    writing = Grammars()
     try:
         written = asyncio.run(writing.write(["twenty three dollars on may fifth twenty twenty", "hello"], "en"))
     finally:
