@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from models import Transcriber, Transcript
     from transcripts.prompt import Prompt
 
-# A small model gains from two threads on two processors (docs/performance.md); more than four were not measured.
+# A small model gains from two threads on two processors (docs/performance.md at 4f03a9e); more than four were not
+# measured.
 _MOST_THREADS = 4
 _MOST_IMBALANCE = 1.1
 

@@ -1,7 +1,7 @@
 """Run Python's full garbage collections, and return free memory to the system, when few requests are under way.
 
 A full collection visits all objects and stops everything else: with a thousand requests under way it took a fifth of a
-second (docs/performance.md). Reference counting frees almost all objects without it.
+second (docs/performance.md at 4f03a9e). Reference counting frees almost all objects without it.
 """
 
 import asyncio

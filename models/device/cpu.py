@@ -21,7 +21,7 @@ _REFUSALS = (AttributeError, NotImplementedError, RuntimeError)
 
 # PyTorch and oneDNN each cache what they prepare for a shape of products, by default for the last 1,024 shapes. Batches
 # hardly ever have the same shape twice, so caches of 32 are as fast, and take hundreds of megabytes less
-# (docs/performance.md). Both read the environment at the first product.
+# (docs/performance.md at 4f03a9e). Both read the environment at the first product.
 for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "32")
 

@@ -27,7 +27,7 @@ DTYPES: dict[str, torch.dtype] = {
 # Compute capabilities of the first tensor cores, which multiply float16, and of the first for bfloat16 and TF32.
 _VOLTA, _AMPERE = (7, 0), (8, 0)
 _FLOAT16_MAX = torch.finfo(torch.float16).max
-# Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
+# Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md at 4f03a9e).
 _NO_EIGHT_BITS = (
     "int8 is for CPUs with products in 8 bits (VNNI); use float32 here: "
     "without VNNI, int8 would be only 1.1 to 1.3 times as fast"

@@ -1,7 +1,7 @@
 """Detokenizing a whole batch at once with array operations: from tokens to texts and words.
 
 Meanwhile another thread of the same interpreter launches the GPU's next batch, and waits for the interpreter lock while
-this one runs Python. A call for each word would leave the device idle (docs/performance.md).
+this one runs Python. A call for each word would leave the device idle (docs/performance.md at 4f03a9e).
 
 Nearly all utterances are done this way. Those with byte pieces, unknown pieces or a space before a punctuation mark go
 through ``timestamps.words`` one by one, which defines the result for all.

@@ -6,7 +6,7 @@ utterance; here each token is a word.
 
 CTC puts a token where its sound begins, and then blanks, however long it lasts, so words that end with their last
 token's run would end 0.16 s too early. Instead a word ends ``lasts`` seconds after the start of its last token, by that
-token's number of letters, but not after the start of the next word (errors: docs/performance.md).
+token's number of letters, but not after the start of the next word (errors: docs/measured).
 """
 
 import math

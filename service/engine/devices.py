@@ -11,8 +11,8 @@ from pathlib import Path
 from models.bundled import CHECKPOINT, NAME
 
 # Several engines pay where the model is small. On two processors, two engines transcribe 1.5 times as much as one with
-# a model of 9 M parameters, 1.14 times with one of 13 M, and as much with one of 110 M (docs/performance.md). Each has
-# its own copy of the model.
+# a model of 9 M parameters, 1.14 times with one of 13 M, and as much with one of 110 M (docs/performance.md at
+# 4f03a9e). Each has its own copy of the model.
 _SMALL_BYTES = 32 << 20
 _MOST_ENGINES = 4
 # With the bundled model the first takes 383 MB with the front, and each further one 267 MB; there must be room for

@@ -54,7 +54,7 @@ from transcripts.prompt import Prompt
 
 HEARTBEAT_SECONDS = 1.0
 # Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. The main
-# thread needs it again after each launch, which takes microseconds (docs/performance.md).
+# thread needs it again after each launch, which takes microseconds (docs/performance.md at 4f03a9e).
 SWITCH_INTERVAL = 0.0005
 # New objects between two runs of the garbage collector: a batch's texts are thousands of objects without cycles.
 _OBJECTS_UNTIL_COLLECTION = 100_000

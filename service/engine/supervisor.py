@@ -498,7 +498,7 @@ _DEFAULT_ENVIRONMENT = {
     # Buckets have different shapes; an allocator with fixed segments would fragment.
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share the
-    # cores, and a spinning thread may keep the one that it waits for from running (docs/performance.md).
+    # cores, and a spinning thread may keep the one that it waits for from running (docs/performance.md at 4f03a9e).
     "GOMP_SPINCOUNT": "10000",
 }
 
