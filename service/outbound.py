@@ -27,8 +27,8 @@ from service.tracing import current
 _MAX_URL = 2048
 _MAX_PORT = 65535
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
-# Threads for look-ups, in all and of one caller; a name server that does not answer blocks one for some seconds.
-_RESOLVERS, _RESOLVERS_OF_CALLER = 32, 4
+# Threads for look-ups, in all and of one client; a name server that does not answer blocks one for some seconds.
+_RESOLVERS, _RESOLVERS_OF_CLIENT = 32, 4
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the last 32 bits are an IPv4 address
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -48,11 +48,11 @@ class UnreachableError(OutboundError):
 
 
 class NoLookupError(UnreachableError):
-    """The name was not looked up: too many look-ups of this caller are under way. Later there may be room."""
+    """The name was not looked up: too many look-ups of this client are under way. Later there may be room."""
 
 
 # Who a request is made for, while it is connected.
-_CALLER: ContextVar[str | None] = ContextVar("caller", default=None)
+_CLIENT: ContextVar[str] = ContextVar("client")
 
 
 def check_allowed(entry: str) -> str:
@@ -128,7 +128,7 @@ class Outbound:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         silence_seconds: float = 10.0,
-        caller: str | None = None,
+        client: str,
     ) -> AsyncIterator[httpcore.Response]:
         """Make a request; within the block, read its answer: `status`, `headers`, `aiter_stream()`.
 
@@ -140,15 +140,16 @@ class Outbound:
             headers: headers to send; Host, Content-Length and the current trace are added.
             content: the body.
             silence_seconds: longest wait for name resolution, the connection, and each block of the answer.
-            caller: who gave the URL; None: somebody without a key. Each has a few look-ups of names at the same time.
+            client: who gave the URL: a key, or the network of an address without one. Each has a few look-ups of names
+                at the same time.
 
         Raises:
             ForbiddenUrlError: if the URL, or every address of its host, is forbidden.
-            NoLookupError: if the caller has too many look-ups under way; nothing was sent.
+            NoLookupError: if the client has too many look-ups under way; nothing was sent.
             UnreachableError: if the request cannot be made, or its answer stops.
         """
         target = self._parse(url)
-        _CALLER.set(caller)
+        _CLIENT.set(client)
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), silence_seconds)
         try:
             async with self._pool.stream(
@@ -200,7 +201,7 @@ class _CheckedBackend(httpcore.AnyIOBackend):
         self._may_be_private = may_be_private
         self._resolve = resolve
         self._threads = threads
-        self._lookups: Counter[str | None] = Counter()
+        self._lookups: Counter[str] = Counter()
 
     async def connect_tcp(
         self,
@@ -229,15 +230,15 @@ class _CheckedBackend(httpcore.AnyIOBackend):
         return await super().connect_tcp(usable[-1], port, timeout, local_address, socket_options)
 
     async def _looked_up(self, host: str, port: int) -> Sequence[str]:
-        """Look up a name in a thread, if the caller may have one more; one that is given up still counts to its end."""
-        caller = _CALLER.get()
-        if self._lookups[caller] >= _RESOLVERS_OF_CALLER or self._lookups.total() >= _RESOLVERS:
+        """Look up a name in a thread, if the client may have one more; one that is given up still counts to its end."""
+        client = _CLIENT.get()
+        if self._lookups[client] >= _RESOLVERS_OF_CLIENT or self._lookups.total() >= _RESOLVERS:
             raise NoLookupError("too many names are looked up at this moment; try again later.")
-        self._lookups[caller] += 1
+        self._lookups[client] += 1
         lookup = asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)
 
         def end(done: "asyncio.Future[Sequence[str]]") -> None:
-            self._lookups[caller] -= 1
+            self._lookups[client] -= 1
             if not done.cancelled():
                 done.exception()  # its request may have ended
 

@@ -14,6 +14,7 @@ class Delivery:
     Attributes:
         url: its address.
         secret: the key of its signature.
+        client: whose share of look-ups and connections it takes: a key, or the network of an address without one.
         state: state of the delivery; also pending before the job is finished.
         attempts: number of attempts so far.
         error: error of the last attempt, if it failed.
@@ -21,6 +22,7 @@ class Delivery:
 
     url: str
     secret: str
+    client: str
     state: DeliveryState = "pending"
     attempts: int = 0
     error: str | None = None

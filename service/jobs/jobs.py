@@ -36,8 +36,8 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 3600.0
 _MOST_REFUSALS = 20
 _FULL_SECONDS = 5.0
 _READY_SECONDS = 0.25  # between two checks whether the service is ready
-# At the same time; a slow receiver delays no others, nor do all receivers of one caller.
-_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST, _MOST_DELIVERIES_OF_CALLER = 32, 4, 8
+# At the same time; a slow receiver delays no others, nor do all receivers of one client.
+_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST, _MOST_DELIVERIES_OF_CLIENT = 32, 4, 8
 _NO_LOOKUP_SECONDS = 5.0
 _DELIVERY_SECONDS = 10.0
 _COPIES = 4  # recordings that are copied at the same time
@@ -111,7 +111,7 @@ class Jobs:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._delivering: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
-        self._callers: Counter[str | None] = Counter()
+        self._clients: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Run jobs until cancelled; then running jobs are queued again."""
@@ -292,10 +292,10 @@ class Jobs:
             job = await self._in_thread(lambda name=name: self._store.find(name))  # type: ignore[misc]
             if job is None or job.delivery is None:  # deleted meanwhile
                 continue
-            if self._callers[job.caller] >= _MOST_DELIVERIES_OF_CALLER and job.caller is not None:
+            if self._clients[job.delivery.client] >= _MOST_DELIVERIES_OF_CLIENT:
                 continue
             self._hosts[host] += 1
-            self._callers[job.caller] += 1
+            self._clients[job.delivery.client] += 1
             self._start_task(self._delivering, name, self._deliver(job, job.delivery, host))
             if len(self._delivering) >= _MOST_DELIVERIES:
                 return
@@ -309,7 +309,7 @@ class Jobs:
             return
         finally:
             self._hosts[host] -= 1
-            self._callers[job.caller] -= 1
+            self._clients[delivery.client] -= 1
         attempts, now = delivery.attempts + 1, self._clock()
         due = None
         if error is None:
@@ -335,7 +335,7 @@ class Jobs:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 with under(_trace(job)):
                     async with self._outbound.request(
-                        "POST", delivery.url, headers=headers, content=content, caller=job.caller
+                        "POST", delivery.url, headers=headers, content=content, client=delivery.client
                     ) as response:
                         status = response.status
         except ForbiddenUrlError as error:

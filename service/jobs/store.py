@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from service.jobs.job import Delivery, Job, JobResult
 
-_VERSION = 2
+_VERSION = 3
 # Names of recordings are ids of jobs. Nothing else is ever deleted.
 _RECORDING = re.compile(r"job_[0-9a-f]{32}")
 # What an empty folder may hold: what we make in it, and what a new file system has.
@@ -47,6 +47,7 @@ CREATE TABLE jobs (
     error_message TEXT,
     webhook_url TEXT,
     webhook_secret TEXT,
+    webhook_client TEXT,
     webhook_state TEXT,
     webhook_attempts INTEGER NOT NULL DEFAULT 0,
     webhook_error TEXT,
@@ -66,8 +67,8 @@ CREATE TABLE results (
 """
 _COLUMNS = (
     "id, caller, state, model, request, file_bytes, created, started, finished, expires, attempts, refusals, "
-    "audio_seconds, error_code, error_message, traceparent, webhook_url, webhook_secret, webhook_state, "
-    "webhook_attempts, webhook_error"
+    "audio_seconds, error_code, error_message, traceparent, webhook_url, webhook_secret, webhook_client, "
+    "webhook_state, webhook_attempts, webhook_error"
 )
 _UNFINISHED = "state IN ('queued', 'in_progress')"
 # A job that was running at this number of crashes of the service fails: it may be the cause.
@@ -184,10 +185,15 @@ class JobStore:
             with self._transaction():
                 self._database.execute(
                     "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, traceparent, "
-                    "webhook_url, webhook_secret, webhook_state) VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "webhook_url, webhook_secret, webhook_client, webhook_state) "
+                    "VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(job.id, job.caller, job.model, job.request, job.file_bytes, job.created, job.traceparent),
-                        *((delivery.url, delivery.secret, "pending") if delivery else (None, None, None)),
+                        *(
+                            (delivery.url, delivery.secret, delivery.client, "pending")
+                            if delivery
+                            else (None, None, None, None)
+                        ),
                     ),
                 )
         except StoreFullError:
@@ -406,8 +412,8 @@ class JobStore:
 
 
 def _job(row: sqlite3.Row) -> Job:
-    *fields, traceparent, url, secret, state, attempts, error = row
-    delivery = None if url is None else Delivery(url, secret, state, attempts, error)
+    *fields, traceparent, url, secret, client, state, attempts, error = row
+    delivery = None if url is None else Delivery(url, secret, client, state, attempts, error)
     return replace(Job(*fields), traceparent=traceparent, delivery=delivery)
 
 

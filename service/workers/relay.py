@@ -23,6 +23,8 @@ _CLOSE_SECONDS = 2.0
 _PIECE_BYTES = 1 << 16
 # They are about one connection, and the next one is another.
 _HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
+# Who asks is what the worker knows, not what a client writes.
+_FORWARDED = {b"x-forwarded-for", b"x-forwarded-proto"}
 _FRAMING = {b"transfer-encoding"}  # of an answer: its pieces are framed anew
 
 
@@ -69,7 +71,9 @@ class WorkerApp:
 
 def _request(scope: Scope) -> h11.Request:
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    headers = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
+    headers = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP | _FORWARDED]
+    if scope["client"]:
+        headers.append((b"x-forwarded-for", scope["client"][0].encode()))
     if not any(name == b"host" for name, _ in headers):
         headers.append((b"host", b""))
     return h11.Request(method=scope["method"], target=target or b"/", headers=headers)
@@ -134,7 +138,13 @@ class RelayServer:
 
     def __init__(self, app: ASGIApp) -> None:
         self._config = uvicorn.Config(
-            app, ws="none", lifespan="off", log_config=None, proxy_headers=False, server_header=False, date_header=False
+            app,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            forwarded_allow_ips="*",  # of the worker, which alone writes here
+            server_header=False,
+            date_header=False,
         )
         self._config.load()
         self._state = ServerState()

@@ -54,7 +54,9 @@ def post(url: str, *allowed: str, addresses=("127.0.0.1",), silence_seconds: flo
 
     async def run() -> tuple[int, bytes]:
         async with Outbound(allowed, resolve=lambda host, port: addresses) as outbound:
-            async with outbound.request("POST", url, content=b"words", silence_seconds=silence_seconds) as response:
+            async with outbound.request(
+                "POST", url, content=b"words", silence_seconds=silence_seconds, client=""
+            ) as response:
                 return response.status, b"".join([piece async for piece in response.aiter_stream()])
 
     return asyncio.run(run())
@@ -107,7 +109,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_where_it_is_connected
 def test_other_spellings_of_this_machine_are_refused_by_what_the_system_makes_of_them(host):
     async def run() -> None:
         async with Outbound() as outbound:
-            async with outbound.request("GET", f"https://{host}/"):
+            async with outbound.request("GET", f"https://{host}/", client=""):
                 pass
 
     with pytest.raises((ForbiddenUrlError, UnreachableError), match=r"public address|not a public|not known"):
@@ -180,7 +182,7 @@ def test_a_name_that_is_not_known_is_unreachable():
 
     async def run() -> None:
         async with Outbound(resolve=resolve) as outbound:
-            async with outbound.request("GET", "https://nowhere.example/"):
+            async with outbound.request("GET", "https://nowhere.example/", client=""):
                 pass
 
     with pytest.raises(UnreachableError, match="not known"):
@@ -200,7 +202,7 @@ def test_invalid_entries_are_refused(entry):
         check_allowed(entry)
 
 
-def test_names_that_are_not_answered_hold_only_look_ups_of_the_caller_who_gave_them(receiver):
+def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_gave_them(receiver):
     answered = threading.Event()
 
     def resolve(host, port):
@@ -210,8 +212,8 @@ def test_names_that_are_not_answered_hold_only_look_ups_of_the_caller_who_gave_t
 
     port = receiver.server_address[1]
 
-    async def ask(outbound, host, caller):
-        async with outbound.request("POST", f"http://{host}:{port}/", content=b"", caller=caller) as response:
+    async def ask(outbound, host, client):
+        async with outbound.request("POST", f"http://{host}:{port}/", content=b"", client=client) as response:
             return response.status
 
     async def run():

@@ -31,6 +31,9 @@ class Access:
         limits: limits of each name without limits of its own.
         is_open: whether the API may be used without a key.
         clock: monotonic seconds.
+
+    Attributes:
+        is_open: whether the API may be used without a key; it stays closed when the last key is withdrawn.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
-        self._is_open = is_open
+        self.is_open = is_open
         self._clock = clock
         self._unlimited = Allowance(KeyLimits(), clock)
         self._secret = secrets.token_bytes(32)
@@ -77,7 +80,7 @@ class Access:
         Raises:
             RequestError: if a key is needed, and it is missing or wrong.
         """
-        if self._is_open:
+        if self.is_open:
             return None
         bearer = _BEARER.fullmatch(headers.get("authorization", ""))
         name = self._names.get(self._tag(digest(bearer[1]))) if bearer else None

@@ -29,6 +29,7 @@ from service.http.telemetry import Record
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
 from service.http.transcription.options import count_ignored_fields, parse_options
+from service.http.wire.connections import client_of
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
@@ -167,7 +168,7 @@ async def create_job(request: Request) -> Response:
         await _check_room(jobs, record.caller)  # before the body is received
         form, _ = await receive_form(request, resources, is_background=True)
         job_form = JobForm.parse(form)
-        delivery = _delivery(jobs, job_form, front.settings.webhook_secret)
+        delivery = _delivery(jobs, job_form, front.settings.webhook_secret, client_of(request, record.caller))
         rest = FormData([(name, value) for name, value in form.multi_items() if name not in JobForm.model_fields])
         options = await parse_options(
             front, record, rest, resources, is_translation=job_form.task == "translate", receive=request.receive
@@ -276,7 +277,7 @@ async def _transcribe(
     front: Front, job: Job, recording: Path, record: Record, is_abandoned: Callable[[], bool]
 ) -> JobResult:
     request = orjson.loads(job.request)
-    if job.caller is not None and front.access.names and job.caller not in front.access.names:
+    if job.caller is not None and not front.access.is_open and job.caller not in front.access.names:
         withdrawn = _failed(RequestError("The API key of this job was withdrawn.", code=ErrorCode.INVALID_API_KEY))
         _log(job, record, withdrawn.error_code)
         return withdrawn
@@ -346,7 +347,7 @@ def _full(error: StoreFullError) -> Exception:
     return OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS)
 
 
-def _delivery(jobs: Jobs, form: JobForm, secret: str | None) -> Delivery | None:
+def _delivery(jobs: Jobs, form: JobForm, secret: str | None, client: str) -> Delivery | None:
     if form.webhook is None:
         return None
     try:
@@ -363,7 +364,7 @@ def _delivery(jobs: Jobs, form: JobForm, secret: str | None) -> Delivery | None:
             "The field 'webhook_secret' is missing: a webhook is signed, and this service has no secret of its own."
         )
         raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="webhook_secret")
-    return Delivery(form.webhook, secret)
+    return Delivery(form.webhook, secret, client)
 
 
 def _encoded_request(form: FormData, file: UploadFile, model: str, task: str) -> bytes:

@@ -15,7 +15,7 @@ from service.http.transcription.answer import answer
 from service.http.transcription.options import count_ignored_fields, parse_options
 from service.http.transcription.stream import EventStream
 from service.http.wire.bodies import receive
-from service.http.wire.connections import BODY_SECONDS, network_of
+from service.http.wire.connections import BODY_SECONDS, client_of
 from service.http.wire.disconnect import unless_client_leaves
 from service.http.wire.fetching import fetch
 from service.http.wire.upload import Upload, announced_bytes
@@ -114,8 +114,7 @@ async def receive_form(
     size = announced_bytes(request.headers, settings.max_upload_bytes)
     record.allowance = front.access.allowance(record.caller)
     await resources.enter_async_context(core.use_key(record.allowance))
-    address = network_of(request.client.host) if request.client else ""
-    client = f"key {record.caller}" if record.caller is not None else address
+    client = client_of(request, record.caller)
     permit = resources.enter_context(core.gate.enter(size, client, is_background=is_background))
     upload = Upload(
         request.receive,

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
+from starlette.requests import HTTPConnection
+
 from service.metrics import ConnectionRefusal, Metrics
 
 # A provider gives one customer a whole /64 of IPv6, so its addresses count as one.
@@ -115,6 +117,13 @@ class Connections:
     def _count(self, network: str, change: int) -> None:
         self._counts.add(network, change)
         self._metrics.connections.set(self._counts.own)
+
+
+def client_of(request: HTTPConnection, key: str | None) -> str:
+    """Return who has a share of what is limited: the name of a key, or the network of an address without one."""
+    if key is not None:
+        return f"key {key}"
+    return network_of(request.client.host) if request.client else ""
 
 
 def network_of(address: str) -> str:

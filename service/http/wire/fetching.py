@@ -24,7 +24,7 @@ _HEADERS = {
 }
 
 
-async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: Upload, caller: str) -> None:
+async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: Upload, client: str) -> None:
     """Fetch a recording; each redirect is checked like the URL.
 
     Args:
@@ -32,7 +32,7 @@ async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: U
         url: the URL.
         file: gets the content, and the server's media type.
         upload: counts the bytes, and has the limits.
-        caller: who gave the URL: a key, or the network of an address without one.
+        client: who gave the URL: a key, or the network of an address without one.
 
     Raises:
         RequestError: if the URL is forbidden, cannot be reached, or its content exceeds the limits.
@@ -43,7 +43,7 @@ async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: U
     try:
         async with asyncio.timeout(upload.total_seconds):
             for _ in range(1 + _MAX_REDIRECTS):
-                moved = await _fetch_once(outbound, url, file, upload, caller)
+                moved = await _fetch_once(outbound, url, file, upload, client)
                 if moved is None:
                     return
                 url = _joined(url, moved)
@@ -63,10 +63,10 @@ def _joined(url: str, location: str) -> str:
         raise _unreachable("It redirects to something that is not a URL.") from None
 
 
-async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Upload, caller: str) -> str | None:
+async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Upload, client: str) -> str | None:
     """Fetch a recording, or return where it is redirected to."""
     silence = upload.silence_seconds
-    async with outbound.request("GET", url, headers=_HEADERS, silence_seconds=silence, caller=caller) as answer:
+    async with outbound.request("GET", url, headers=_HEADERS, silence_seconds=silence, client=client) as answer:
         headers = Headers(raw=[(name.lower(), value) for name, value in answer.headers])
         if answer.status in _REDIRECTS and (location := headers.get("location")):
             return location

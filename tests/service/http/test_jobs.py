@@ -379,11 +379,30 @@ def test_a_restart_begins_again_what_was_under_way_and_what_waited(tmp_path):
             assert service.client.get(f"{JOBS}/{job}/result").json()["text"] == transcript(tone(1000 * number)).text
 
 
-def test_a_job_whose_key_was_withdrawn_is_not_begun(tmp_path):
+@pytest.mark.parametrize("names", [["other"], []], ids=["one of several", "the last"])
+def test_a_job_whose_key_was_withdrawn_is_not_begun(tmp_path, names):
     job = Job("job_1", "gone", "in_progress", "m", b'{"fields": [], "media_type": "", "task": "transcribe"}', 5, 1.0)
     tracer = SimpleNamespace(begin=lambda *_, **__: None)
-    front = SimpleNamespace(access=SimpleNamespace(names=["other"]), tracer=tracer)
+    front = SimpleNamespace(access=SimpleNamespace(names=names, is_open=False), tracer=tracer)
 
     result = asyncio.run(transcribe_job(front, job, tmp_path / "not read", lambda: False))
 
     assert (result.status, result.error_code) == (401, "invalid_api_key")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_webhooks_of_clients_without_a_key_are_counted_by_their_networks(tmp_path, processes):
+    """Not by what a client writes in a header, in one process or several."""
+    fields = {"webhook": "https://hooks.example/", "webhook_secret": SECRET}
+    with jobs(tmp_path, http_processes=processes) as service:
+        for address in ("127.0.0.5", "127.0.0.6"):
+            transport = httpx.HTTPTransport(local_address=address)
+            # A balancer on 127.0.0.1 would be believed, and these are not one.
+            headers = {"x-forwarded-for": "203.0.113.9"}
+            with httpx.Client(transport=transport, base_url=service.client.base_url, headers=headers) as client:
+                assert client.post(JOBS, **form(wav(SECOND), **fields)).status_code == 202
+        store = service.server._job_store
+        found = {store.find(job["id"]).delivery.client for job in service.client.get(JOBS).json()["data"]}
+
+    assert found == {"127.0.0.5", "127.0.0.6"}

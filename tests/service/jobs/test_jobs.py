@@ -123,7 +123,7 @@ class HangingOutbound:
         self.delivered = asyncio.Event()
 
     @asynccontextmanager
-    async def request(self, method, url, *, headers, content, caller):
+    async def request(self, method, url, *, headers, content, client):
         if "hangs" in url:
             await asyncio.Event().wait()
         self.delivered.set()
@@ -137,7 +137,7 @@ def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
     store = store_in(tmp_path, max_jobs=1000)
     for number in range(200):
         host = "hangs" if number < 199 else "answers"
-        add(store, f"{number}", delivery=Delivery(f"https://{host}.example/", "a secret of some length"))
+        add(store, f"{number}", delivery=Delivery(f"https://{host}.example/", "a secret of some length", "key alice"))
         store.start_next(1.0)
         store.finish(f"{number}", RESULT, 2.0 + number, 1e9)
 

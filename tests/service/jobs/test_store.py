@@ -14,7 +14,7 @@ from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.store import CallerFullError, JobsFolderError, JobStore, StoreFullError
 
 RESULT = JobResult(200, "text/plain", b"words", audio_seconds=1.5)
-DELIVERY = Delivery("https://hooks.example/", "a secret of some length")
+DELIVERY = Delivery("https://hooks.example/", "a secret of some length", "key alice")
 
 
 def store_in(folder, **limits) -> JobStore:
@@ -126,12 +126,12 @@ def test_webhooks_are_due_until_they_are_delivered(store):
     store.finish("a", RESULT, 3.0, 10.0)
 
     assert store.due_deliveries(3.0) == [("a", DELIVERY.url)]
-    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, "pending", 1, "no"), 8.0)
+    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, DELIVERY.client, "pending", 1, "no"), 8.0)
     assert store.due_deliveries(7.0) == []
     assert store.next_moment() == 8.0
-    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, "delivered", 2), None)
+    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, DELIVERY.client, "delivered", 2), None)
     assert store.due_deliveries(100.0) == []
-    assert store.find("a").delivery == Delivery(DELIVERY.url, DELIVERY.secret, "delivered", 2)
+    assert store.find("a").delivery == Delivery(DELIVERY.url, DELIVERY.secret, DELIVERY.client, "delivered", 2)
 
 
 def test_pages_go_from_the_newest_to_the_oldest_and_show_no_job_of_others(store):
