@@ -171,10 +171,14 @@ class PacketSource:
             left -= size
 
     def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":
-        try:
-            yield from container.demux(self._stream)
-        except av.FFmpegError:
-            self.broken = True
+        while True:
+            try:
+                yield from container.demux(self._stream)
+            except IndexError:  # a packet of a stream that begins in the middle, which PyAV does not know
+                continue
+            except av.FFmpegError:
+                self.broken = True
+            return
 
     def _decoded(self, packets: "Iterable[Packet[AudioStream]]") -> Iterator[AudioFrame]:
         for packet in packets:

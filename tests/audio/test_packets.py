@@ -238,3 +238,14 @@ def test_overwritten_bytes_give_audio_or_a_typed_error(files, name, draws):
 def test_random_bytes_give_a_typed_error_or_audio(beginning, rest):
     with suppress(AudioError):
         decoded(beginning + rest)
+
+
+def test_a_transport_stream_in_which_another_one_begins_later_is_decoded_on(files):
+    data = bytearray(files["transport stream"])
+    first, *_, last = (at for at in range(0, len(data), 188) if data[at + 1 : at + 3] == b"\x41\x00")
+    middle = next(
+        at for at in range((first + last) // 2 // 188 * 188, len(data), 188) if data[at + 1 : at + 3] == b"\x41\x00"
+    )
+    data[middle + 2] = 0x7F  # a sound of its own, which no table names
+
+    assert decoded(bytes(data)).seconds == pytest.approx(decoded(files["transport stream"]).seconds, abs=0.5)
