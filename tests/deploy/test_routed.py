@@ -3,11 +3,12 @@
 import http.client
 from urllib.parse import unquote, urlsplit
 
+import httpx
 import pytest
 import yaml
 
 from tests.deploy.fleet import CONFIGURATION, ROOT, balancing
-from tests.service.serving import serving
+from tests.service.serving import form, serving, tone, wav
 
 INGRESS = ROOT / "deploy" / "kubernetes" / "components" / "ingress" / "ingress.yaml"
 ADDRESS = "127.0.0.1"
@@ -106,3 +107,20 @@ def test_every_route_of_the_api_is_routed_and_no_other():
     closed = {path for path in routes if unquote(path) not in exact and not path.startswith(tuple(prefixes))}
 
     assert {path for path in closed if not path.startswith(("/v1/admin/", "/debug/"))} == {"/healthz", "/readyz"}
+
+
+@pytest.mark.slow
+@pytest.mark.program("haproxy")
+@pytest.mark.parametrize("forged", [{}, {"x-forwarded-for": "203.0.113.9"}], ids=["plain", "forged"])
+def test_a_replica_knows_clients_by_the_address_that_the_balancer_sees(tmp_path, monkeypatch, forged):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # as docker-compose.yml does
+    asks = {"webhook": "https://hooks.example/", "webhook_secret": "a secret of some length"}
+    with (
+        serving(jobs_folder=tmp_path / "jobs") as service,
+        balancing(tmp_path, (ADDRESS,), service.server.port) as balancer,
+        httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.7"), headers=forged) as client,
+    ):
+        balancer.wait_for_replicas(1)
+        job = client.post(f"{balancer.url}/v1/audio/jobs", **form(wav(tone(16_000)), **asks)).json()["id"]
+
+        assert service.server._job_store.find(job).delivery.client == "127.0.0.7"
