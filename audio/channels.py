@@ -6,9 +6,7 @@ from typing import Self
 import numpy as np
 
 from audio.recording import Recording
-
-# As a share of full scale. A line without a speaker sends zeros, or A-law and mu-law values of at most 8 of 32,768.
-_SILENCE = 2.0**-12
+from audio.source import SILENCE
 
 
 class Channels:
@@ -37,7 +35,7 @@ class Channels:
     @property
     def seconds(self) -> float:
         """Length of the recording so far."""
-        return self._recordings[0].seconds if self._recordings else 0.0
+        return max((one.seconds for one in self._recordings), default=0.0)
 
     def append(self, samples: bytes | memoryview, channel: int) -> None:
         """Add the bytes of float32 samples at the end of a channel. Channels must begin in the order of their numbers.
@@ -55,7 +53,7 @@ class Channels:
 
     def is_silent(self, channel: int) -> bool:
         """Return whether a channel is silent."""
-        return self._loudest[channel] <= _SILENCE
+        return self._loudest[channel] <= SILENCE
 
     def close(self) -> None:
         """Release memory and files."""

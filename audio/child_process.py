@@ -151,7 +151,15 @@ class ChildProcess:
         self.unconfined = tuple(layer for layer in LAYERS if layer in missing.decode(errors="replace").split())
 
     def decode_into(
-        self, sink: Sink, descriptor: int, container: str, *, rate: int, limits: AudioLimits, by_channel: bool = False
+        self,
+        sink: Sink,
+        descriptor: int,
+        container: str,
+        *,
+        rate: int,
+        limits: AudioLimits,
+        by_channel: bool = False,
+        track: int | None = None,
     ) -> Origin:
         """Decode the file behind ``descriptor``, and move its position; ``sink`` gets the bytes of float32 samples.
 
@@ -164,7 +172,7 @@ class ChildProcess:
         self._is_answering = True
         began = time.monotonic()
         most = [math.ceil(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
-        asked = request(container, rate, limits, by_channel=by_channel)
+        asked = request(container, rate, limits, by_channel=by_channel, track=track)
         try:
             socket.send_fds(self._connection, [asked], [descriptor])
         except OSError as error:

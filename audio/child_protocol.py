@@ -17,11 +17,11 @@ from audio.sniff import SUPPORTED
 RING_BYTES = 1 << 22  # 65 s at 16 kHz
 MOST_PIECES = 1024
 GO_ON = b"g"
-_REQUEST = struct.Struct("<B?IddIII")
+_REQUEST = struct.Struct("<B?BIddIII")
 MOST_BYTES_OF_REQUEST = _REQUEST.size
 HEADER = struct.Struct("<BHH")  # kind, number of pieces, bytes behind them
 PIECE = struct.Struct("<BI")  # channel, samples
-_ORIGIN = struct.Struct("<dII?")
+_ORIGIN = struct.Struct("<dII?BB")
 _MOST_BYTES_OF_TEXT = 1000
 MOST_BYTES_OF_MESSAGE = HEADER.size + MOST_PIECES * PIECE.size + 1 + _MOST_BYTES_OF_TEXT
 # What a child may say of a file; the place is the code.
@@ -42,16 +42,16 @@ class Kind(IntEnum):
     REFUSED = 4  # the code and the text of an AudioError; pieces are none
 
 
-def request(container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> bytes:
+def request(container: str, rate: int, limits: AudioLimits, *, by_channel: bool, track: int | None) -> bytes:
     """Return the request for a file of this container, one of `SUPPORTED`."""
-    form = limits.max_channels, limits.min_rate, limits.max_rate
-    return _REQUEST.pack(SUPPORTED.index(container), by_channel, rate, limits.max_seconds, limits.min_seconds, *form)
+    seconds, form = (limits.max_seconds, limits.min_seconds), (limits.max_channels, limits.min_rate, limits.max_rate)
+    return _REQUEST.pack(SUPPORTED.index(container), by_channel, track or 0, rate, *seconds, *form)
 
 
-def read_request(message: bytes) -> tuple[str, int, AudioLimits, bool]:
-    """Return container, rate, limits, and whether channels are kept apart."""
-    container, by_channel, rate, *limits = _REQUEST.unpack(message)
-    return SUPPORTED[container], rate, AudioLimits(*limits), by_channel
+def read_request(message: bytes) -> tuple[str, int, AudioLimits, bool, int | None]:
+    """Return container, rate, limits, whether channels are kept apart, and the track."""
+    container, by_channel, track, rate, *limits = _REQUEST.unpack(message)
+    return SUPPORTED[container], rate, AudioLimits(*limits), by_channel, track or None
 
 
 def message(kind: Kind, pieces: Sequence[tuple[int, int]] = (), behind: bytes = b"") -> bytes:
@@ -85,7 +85,8 @@ def length(message: bytes) -> int:
 
 def packed_origin(origin: Origin) -> bytes:
     """Return the bytes of what a file is, but its container, which the pool knows."""
-    return _ORIGIN.pack(origin.seconds, origin.channels, origin.source_rate, origin.truncated)
+    tracks = origin.track, min(origin.tracks, 255)
+    return _ORIGIN.pack(origin.seconds, origin.channels, origin.source_rate, origin.truncated, *tracks)
 
 
 def read_origin(packed: bytes, container: str, limits: AudioLimits) -> Origin:
@@ -94,9 +95,9 @@ def read_origin(packed: bytes, container: str, limits: AudioLimits) -> Origin:
     Raises:
         ValueError, struct.error: if it is not within the limits, as only a child says that was taken over.
     """
-    seconds, channels, rate, is_truncated = _ORIGIN.unpack(packed)
-    origin = Origin(seconds, container, channels, rate, is_truncated)
-    if not (limits.min_seconds <= seconds <= limits.max_seconds and channels and rate):
+    seconds, channels, rate, is_truncated, track, tracks = _ORIGIN.unpack(packed)
+    origin = Origin(seconds, container, channels, rate, is_truncated, track, tracks)
+    if not (limits.min_seconds <= seconds <= limits.max_seconds and channels and rate and track <= tracks):
         raise ValueError(f"{origin}")
     limits.check_form(channels, rate)
     return origin

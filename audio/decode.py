@@ -4,27 +4,28 @@ For recordings that are trusted, as those to train with, and for the child that 
 the decoded samples, because the length in a header may be wrong.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import BinaryIO
 
 import numpy as np
 
 from audio import ogg, riff
 from audio.behind import Behind
-from audio.errors import InvalidAudioError
+from audio.errors import AudioTooShortError, InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, drain
-from audio.packets import PacketSource
+from audio.packets import PacketSource, tracks_of
 from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 from audio.samples import Samples
 from audio.sniff import container_of
 from audio.sound_file import Room, SoundFileSource, new_room
-from audio.source import Source, check_numbers
+from audio.source import Source, check_numbers, check_track
 
 # A longer tag of an MP3 is left out: libraries would hold it, and the picture in it, in memory several times.
 _LONGEST_TAG = 1 << 20
@@ -38,7 +39,7 @@ class Audio(Origin):
         samples: mean of the channels, float32 [n], full scale is 1.
     """
 
-    samples: Samples
+    samples: Samples = field(kw_only=True)
 
 
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
@@ -72,6 +73,7 @@ def decode_into(
     limits: AudioLimits,
     raw: RawFormat | None = None,
     by_channel: bool = False,
+    track: int | None = None,
 ) -> Origin:
     """Decode as ``decode`` does, but pass the samples to ``sink`` block by block.
 
@@ -81,7 +83,9 @@ def decode_into(
         rate: samples per second of the blocks.
         limits: what is accepted.
         raw: for a file of 16-bit PCM without a header, its format.
-        by_channel: keep the channels apart; otherwise they are mixed to channel 0.
+        by_channel: keep the channels apart; otherwise they are mixed to channel 0. Of a file with several tracks, each
+            is a channel, unless one is chosen.
+        track: the audio track, from 1; None for the default one, or the first that is not silent.
 
     Raises:
         AudioError: as ``decode``, perhaps after some blocks; with ``by_channel``, also if the number of channels
@@ -94,8 +98,9 @@ def decode_into(
         sink(samples, channel)
 
     if raw is not None:
+        check_track(track, 1)
         return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
-    return decode_as(container_of(file), checked, file, rate=rate, limits=limits, by_channel=by_channel)
+    return decode_as(container_of(file), checked, file, rate=rate, limits=limits, by_channel=by_channel, track=track)
 
 
 def decode_as(
@@ -106,6 +111,7 @@ def decode_as(
     rate: int,
     limits: AudioLimits,
     by_channel: bool,
+    track: int | None = None,
     room: Room = new_room,
 ) -> Origin:
     """Decode a file in this container as ``decode_into`` does; that samples are numbers is not checked.
@@ -113,27 +119,68 @@ def decode_as(
     Where channels are mixed, ``room`` gives memory to decode into; it may be that of the sink.
     """
     header = riff.read_header(file) if container == "wav" else None
-    with _opened(file, container, header, limits, new_room if by_channel else room) as source:
+    if by_channel and track is None and reader_of(file, container) is Reader.FFMPEG:
+        if (tracks := tracks_of(file, container)) > 1:
+            return _tracks_as_channels(container, sink, file, rate, limits, tracks)
+        file.seek(0)
+    with _opened(file, container, header, limits, track, new_room if by_channel else room) as source:
         origin = drain(source, sink, container, rate, limits, by_channel=by_channel)
+        if isinstance(source, PacketSource):
+            origin = replace(origin, track=source.track, tracks=source.tracks)
     is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
+def _tracks_as_channels(
+    container: str, sink: Sink, file: BinaryIO, rate: int, limits: AudioLimits, tracks: int
+) -> Origin:
+    """Decode each track, mixed, as a channel; one that does not decode is silent, so that the others keep their number.
+
+    Raises:
+        AudioError: if none decodes.
+    """
+    limits.check_form(tracks, limits.min_rate)
+    origins: list[Origin] = []
+    failures: list[Exception] = []
+    for channel in range(tracks):
+        has_begun = False
+
+        def take(samples: bytes | memoryview, _: int, channel: int = channel) -> None:
+            nonlocal has_begun
+            has_begun = True
+            sink(samples, channel)
+
+        try:
+            with PacketSource.open(file, container, limits, channel + 1) as source:
+                origins.append(drain(source, take, container, rate, limits, by_channel=False))
+        except (InvalidAudioError, UnsupportedFormatError, AudioTooShortError) as error:
+            failures.append(error)
+        if not has_begun:
+            sink(bytes(4 * math.ceil(limits.min_seconds * rate)), channel)
+    if not origins:
+        raise failures[0]
+    longest = max(origins, key=lambda origin: origin.seconds)
+    truncated = any(origin.truncated for origin in origins)
+    return replace(longest, channels=tracks, truncated=truncated, track=0, tracks=tracks)
+
+
 @contextmanager
 def _opened(
-    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits, room: Room
+    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits, track: int | None, room: Room
 ) -> Iterator[Source]:
     if header is not None and header.pcm is not None:
+        check_track(track, 1)
         yield PcmSource(file, header.pcm, limits)
     elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
-        with PacketSource.open(Behind(file, tag), container, limits) as packets:
+        with PacketSource.open(Behind(file, tag), container, limits, track) as packets:
             yield packets
     elif reader_of(file, container) is Reader.LIBSNDFILE:
+        check_track(track, 1)
         if container == "ogg":
             limits.check_decoded(*ogg.vorbis_frames(file), channels=1)
             file.seek(0)
         with SoundFileSource.open(file, limits, room) as sound:
             yield sound
     else:
-        with PacketSource.open(file, container, limits) as packets:
+        with PacketSource.open(file, container, limits, track) as packets:
             yield packets

@@ -25,6 +25,8 @@ class Origin:
         channels: number of channels in the file.
         source_rate: sample rate of the file, in Hz.
         truncated: whether the file is known to end before it should.
+        track: number of the audio track that was decoded, from 1; 0: all, as channels.
+        tracks: audio tracks in the file.
     """
 
     seconds: float
@@ -32,6 +34,8 @@ class Origin:
     channels: int
     source_rate: int
     truncated: bool
+    track: int = 1
+    tracks: int = 1
 
 
 def drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:

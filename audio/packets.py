@@ -18,10 +18,11 @@ from av.stream import Disposition
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
+from audio.mixing import Mixer
 from audio.resample import resampled
 from audio.samples import Samples
 from audio.sniff import SUPPORTED
-from audio.source import Mix, every_channel, falls_short
+from audio.source import SILENCE, Mix, check_track, every_channel, falls_short
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -61,14 +62,15 @@ _SAMPLE_FORMATS = {
 
 
 class PacketSource:
-    """The first audio stream of a file that FFmpeg reads; see ``audio.source.Source``.
+    """An audio track of a file that FFmpeg reads; see ``audio.source.Source``.
 
     A packet that does not decode is skipped. ``rate`` is that of the first frame; later frames with another rate, as in
-    joined files, are resampled.
+    joined files, are resampled. ``track`` is its number, from 1, of ``tracks``.
     """
 
-    def __init__(self, container: InputContainer, name: str, limits: AudioLimits) -> None:
-        self._stream = _first_audio_stream(container)
+    def __init__(self, container: InputContainer, name: str, limits: AudioLimits, track: int) -> None:
+        self.track, self.tracks = track, len(container.streams.audio)
+        self._stream = _audio_stream(container, track)
         self._limits = limits
         self._name = name
         claimed = _claimed_seconds(container, self._stream)
@@ -87,8 +89,11 @@ class PacketSource:
 
     @classmethod
     @contextmanager
-    def open(cls, file: BinaryIO, name: str, limits: AudioLimits) -> Iterator["PacketSource"]:
-        """Open ``file``, positioned at its start, as the container ``name``.
+    def open(cls, file: BinaryIO, name: str, limits: AudioLimits, track: int | None = None) -> Iterator["PacketSource"]:
+        """Open ``file`` at its start as the container ``name``.
+
+        Without a ``track``, it is the default one or, if that does not decode or is silent, the first that does and is
+        not.
 
         Raises:
             InvalidAudioError: if FFmpeg cannot read it, or nothing of it decodes.
@@ -97,17 +102,32 @@ class PacketSource:
             MemoryError: if its headers need too much memory. In later packets this counts as damage: sizes may be
                 forged.
         """
-        options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
-        try:
-            container = av.open(
-                file, mode="r", format=_FORMATS[name], container_options=options, metadata_errors="replace"
-            )
-        except MemoryError:
-            raise
-        except (av.FFmpegError, ValueError) as error:
-            raise InvalidAudioError(f"the file cannot be decoded: {_reason(error)}") from error
-        with container:
-            yield cls(container, name, limits)
+        with _container(file, name) as container:
+            tracks = _preferred(container)
+            if track is not None or len(tracks) == 1:
+                yield cls(container, name, limits, track or tracks[0])
+                return
+        chosen = cls._first_with_sound(file, name, limits, tracks[: limits.max_channels])
+        with _container(file, name) as container:
+            yield cls(container, name, limits, chosen)
+
+    @classmethod
+    def _first_with_sound(cls, file: BinaryIO, name: str, limits: AudioLimits, tracks: list[int]) -> int:
+        """Return the first track that is not silent, else the first that decodes: each is read to its first sound."""
+        silent, failures = [], []
+        for track in tracks:
+            try:
+                with _container(file, name) as container:
+                    for block in cls(container, name, limits, track).blocks(Mixer()):
+                        if np.abs(block).max(initial=0) > SILENCE:
+                            return track
+            except (InvalidAudioError, UnsupportedFormatError) as error:
+                failures.append(error)
+            else:
+                silent.append(track)
+        if not silent:
+            raise failures[0]
+        return silent[0]
 
     @property
     def seconds(self) -> float:
@@ -193,10 +213,42 @@ class PacketSource:
                 yield frame
 
 
-def _first_audio_stream(container: InputContainer) -> AudioStream:
-    if not container.streams.audio:
+def tracks_of(file: BinaryIO, name: str) -> int:
+    """Return the number of audio tracks of a file.
+
+    Raises:
+        InvalidAudioError: if FFmpeg cannot read it.
+    """
+    with _container(file, name) as container:
+        return len(container.streams.audio)
+
+
+@contextmanager
+def _container(file: BinaryIO, name: str) -> Iterator[InputContainer]:
+    file.seek(0)
+    options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
+    try:
+        container = av.open(file, mode="r", format=_FORMATS[name], container_options=options, metadata_errors="replace")
+    except MemoryError:
+        raise
+    except (av.FFmpegError, ValueError) as error:
+        raise InvalidAudioError(f"the file cannot be decoded: {_reason(error)}") from error
+    with container:
+        yield container
+
+
+def _preferred(container: InputContainer) -> list[int]:
+    """Return the numbers of the audio tracks, from 1; those that are marked as default first."""
+    audio = container.streams.audio
+    if not audio:
         raise UnsupportedFormatError("the file holds no audio")
-    stream = container.streams.audio[0]
+    return sorted(range(1, len(audio) + 1), key=lambda track: not audio[track - 1].disposition & Disposition.default)
+
+
+def _audio_stream(container: InputContainer, track: int) -> AudioStream:
+    audio = container.streams.audio
+    check_track(track, len(audio))
+    stream = audio[track - 1]
     decoder = stream.codec_context.name if stream.codec_context else "unknown"
     if decoder not in _DECODERS:
         raise UnsupportedFormatError(f"the codec of the audio, {decoder}, is not supported")
@@ -205,8 +257,10 @@ def _first_audio_stream(container: InputContainer) -> AudioStream:
 
 
 def _beginning(container: InputContainer) -> float | None:
-    """Return when a film begins; None for a recording without a picture, which begins with its first sound."""
-    is_film = any(not stream.disposition & Disposition.attached_pic for stream in container.streams.video)
+    """Return when a film begins, or what has several tracks; None for others, which begin with their first sound."""
+    is_film = len(container.streams.audio) > 1 or any(
+        not stream.disposition & Disposition.attached_pic for stream in container.streams.video
+    )
     return container.start_time / av.time_base if is_film and container.start_time is not None else None
 
 

@@ -22,6 +22,7 @@ from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
 from audio.riff import read_header
 from audio.sniff import container_of
+from audio.source import check_track
 
 _STARTS = 3  # attempts to start a child for one file, before NoChildError
 # A child that refused a file makes way for a new one, but not more often: to start one takes 0.2 s of a core.
@@ -86,6 +87,7 @@ class DecodePool:
         limits: AudioLimits,
         raw: RawFormat | None = None,
         by_channel: bool = False,
+        track: int | None = None,
     ) -> Origin:
         """Decode an untrusted file to samples at one rate, up to where it ends early or is damaged.
 
@@ -95,7 +97,9 @@ class DecodePool:
             rate: samples per second of the blocks.
             limits: what is accepted.
             raw: for a file of 16-bit PCM without a header, its format.
-            by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
+            by_channel: keep the channels apart; otherwise they are mixed, as channel 0. Of a file with several tracks,
+                each is a channel, unless one is chosen.
+            track: the audio track, from 1; None for the default one, or the first that is not silent.
 
         Raises:
             UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
@@ -106,9 +110,11 @@ class DecodePool:
             NoChildError: if the pool is closed, or no child can be started.
         """
         if raw is not None:
+            check_track(track, 1)
             return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
         container = container_of(file)
         if container == "wav" and (pcm := read_header(file).pcm):
+            check_track(track, 1)
             return drain(PcmSource(file, pcm, limits), sink, container, rate, limits, by_channel=by_channel)
         self._fatal_files.check(file)
         resumed = _Resumed(sink)
@@ -116,7 +122,7 @@ class DecodePool:
         def decode(child: ChildProcess) -> Origin:
             with read_only(file) as descriptor:
                 return child.decode_into(
-                    resumed, descriptor, container, rate=rate, limits=limits, by_channel=by_channel
+                    resumed, descriptor, container, rate=rate, limits=limits, by_channel=by_channel, track=track
                 )
 
         try:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from audio.errors import InvalidAudioError
+from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.samples import Samples
 
 # Full scale of 32-bit integers that were stored as floats. Larger values are not audio.
 _LOUDEST = 2.0**31
+# As a share of full scale. A line without a speaker sends zeros, or A-law and mu-law values of at most 8 of 32,768.
+SILENCE = 2.0**-12
 
 
 Mix = Callable[[Samples], Samples]  # from a block [frames, channels] to [frames], or to the same block
@@ -57,6 +59,17 @@ def check_numbers(samples: Samples) -> None:
     """
     if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are not numbers, or too large")
+
+
+def check_track(track: int | None, tracks: int) -> None:
+    """Refuse a track, counted from 1, that a file with ``tracks`` does not have.
+
+    Raises:
+        UnsupportedFormatError: if there is none.
+    """
+    if track is not None and track > tracks:
+        has = "one audio track" if tracks == 1 else f"{tracks} audio tracks"
+        raise UnsupportedFormatError(f"the file has {has}; there is no track {track}")
 
 
 def falls_short(claimed: float, decoded: float) -> bool:

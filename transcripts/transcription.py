@@ -222,12 +222,16 @@ class Transcription:
         channels: at least one.
         language: language of the whole text.
         coverage: how much of it was transcribed.
+        track: the audio track that was transcribed, from 1; 0: all, as channels.
+        tracks: audio tracks of the file.
     """
 
     seconds: float
     channels: Sequence[Channel]
     language: Language = Language()  # it is frozen
     coverage: Coverage = Coverage()
+    track: int = 1
+    tracks: int = 1
 
     @property
     def has_numbers(self) -> bool:

@@ -409,7 +409,8 @@ class Reply:
             Channel(side.number, side.seconds, transcript, side.parts, language, await self._speech(side, transcript))
             for side, transcript, language in zip(self.sides, transcripts, languages, strict=True)
         ]
-        result = Transcription(self.origin.seconds, channels, whole, coverage)
+        tracks = self.origin.track, self.origin.tracks
+        result = Transcription(self.origin.seconds, channels, whole, coverage, *tracks)
         self._count(result)
         return result
 

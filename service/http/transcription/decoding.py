@@ -56,8 +56,10 @@ async def decode(
     file, raw = fields.file.file, RawFormat.of_media_type(fields.file.content_type or "")
     try:
         if is_in_memory and raw is None and is_quick(file, recording.rate):
-            limits, by_channel = front.settings.audio_limits, fields.multichannel
-            return front.decode_pool.decode_into(sink, file, rate=recording.rate, limits=limits, by_channel=by_channel)
+            limits, rate = front.settings.audio_limits, recording.rate
+            return front.decode_pool.decode_into(
+                sink, file, rate=rate, limits=limits, by_channel=fields.multichannel, track=fields.track
+            )
         with front.intake.decoding():
             # A short recording is decoded to its end: to stop it may cost a decoding process, and starting one takes
             # time.
@@ -117,5 +119,6 @@ async def decode_in_thread(
         limits=front.settings.audio_limits,
         raw=RawFormat.of_media_type(fields.file.content_type or ""),
         by_channel=fields.multichannel,
+        track=fields.track,
     )
     return await in_thread(front.decode_threads, work, leave)

@@ -107,10 +107,17 @@ class TranscriptionForm(BaseModel):
     multichannel: Annotated[
         bool,
         Field(
-            description="Transcribe each channel by itself, such as the two sides of a call, instead of their mean. "
-            "An extension."
+            description="Transcribe each channel by itself, such as the two sides of a call, instead of their mean; "
+            "of a file with several audio tracks, each track. An extension."
         ),
     ] = False
+    track: Annotated[
+        Annotated[int, Field(ge=1, le=255)] | SkipJsonSchema[None],
+        Field(
+            description="Which audio track of a film, from 1; unset: the default one, else the first that is not "
+            "silent. An extension."
+        ),
+    ] = None
     chunking_strategy: Annotated[
         ChunkingStrategy,
         Field(description="`auto`, `none`, or an object that says at which pauses to cut; unset: `auto`."),
@@ -360,6 +367,13 @@ class VerboseTranscription(BaseModel):
         float,
         Field(description="Speech that the model passed over at first, and that got words when transcribed again."),
     ]
+    track: Annotated[
+        int | SkipJsonSchema[None],
+        Field(description="Of a file with several audio tracks, the one that was transcribed, from 1. An extension."),
+    ] = None
+    tracks: Annotated[
+        int | SkipJsonSchema[None], Field(description="The number of audio tracks, if there are several.")
+    ] = None
     usage: Usage
 
 

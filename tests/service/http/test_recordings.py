@@ -13,6 +13,7 @@ from audio.child_process import Confinement
 from service.http import opening
 from tests.audio.media_files import MEDIA, sample_of
 from tests.audio.test_hostile_files import vorbis
+from tests.audio.test_tracks import HIGH, LOW, NOTHING, film
 from tests.service.serving import form, serving, tone, wav
 
 
@@ -108,3 +109,15 @@ def test_a_service_without_room_for_decoders_says_when_to_come_again(monkeypatch
         assert answer.headers["retry-after"] == "5"
         assert answer.headers["x-should-retry"] == "true"
         assert served.post(**form(wav(tone(16_000), subtype="PCM_16"))).status_code == 200
+
+
+def test_the_answer_says_which_track_of_how_many_was_transcribed(service):
+    data = film(NOTHING, LOW, HIGH)
+
+    def told(**asked):
+        answer = service.post(**form(data, response_format="verbose_json", **asked)).json()
+        return answer.get("track"), answer["tracks"]
+
+    assert [told(), told(track="3"), told(multichannel="true")] == [(2, 3), (3, 3), (None, 3)]
+    assert service.post(**form(data, track="4")).json()["error"]["code"] == "unsupported_format"
+    assert service.post(**form(wav(tone(16_000)), track="2")).json()["error"]["code"] == "unsupported_format"
