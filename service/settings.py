@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         default=600.0, description="Seconds without a request after which a model on demand is unloaded."
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=("whisper-1",),
+        default=("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"),
         description="Further names under which clients may ask for the first model, comma-separated.",
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from transcripts.json_formats import described_word, whole
+from transcripts.json_formats import described_word, diarized_segment, whole
 from transcripts.logprobs import token_logprobs
 from transcripts.scripts import separator
 from transcripts.segments import split_segments
@@ -46,6 +46,7 @@ class Events:
         self._token_bytes = token_bytes
         self.is_timed = is_timed
         self._with_words = with_words
+        self._is_diarized = response_format == "diarized_json"
         self._before = ""  # the end of the text sent so far
         self._segments = 0
         is_shown = response_format in ("srt", "vtt")
@@ -82,7 +83,10 @@ class Events:
         delta = separator(self._before, turn.text) + turn.text
         yield self._delta(turn.stretch, turn.part.transcript, is_first=turn.is_first) | {"delta": delta} | number
         self._before = turn.text
-        if self.is_timed:
+        if self._is_diarized:
+            yield diarized_segment(self._segments, turn)
+            self._segments += 1
+        elif self.is_timed:
             yield self._segment(turn.words) | {"speaker": name_of(turn.channel)} | number | language
 
     def done(self, result: Transcription, *, asks_language: bool) -> Iterator[Event]:

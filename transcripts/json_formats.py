@@ -10,7 +10,7 @@ import numpy as np
 from transcripts.logprobs import logprob, token_logprobs
 from transcripts.timed_words import spread_words, text_of
 from transcripts.transcript import Transcript, Word
-from transcripts.transcription import Channel, Speech, Transcription, spoken_fields
+from transcripts.transcription import Channel, Speech, Transcription, Turn, speaker_of, spoken_fields
 
 _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server_vad
 
@@ -52,6 +52,26 @@ def as_verbose_json(result: Transcription, *, words: bool, segments: bool) -> di
     if not result.has_numbers:
         return body | _usage(result) | timed
     return body | timed | whole(result, asks_language=True, token_bytes=None) | _usage(result)
+
+
+def as_diarized_json(result: Transcription) -> dict[str, Any]:
+    """Return the object of `diarized_json`: what each speaker says, in the order of time. Channels are speakers."""
+    segments = [diarized_segment(number, turn) for number, turn in enumerate(result.turns)]
+    body = {"task": "transcribe", "duration": result.seconds, "text": result.text, "segments": segments}
+    return body | _usage(result)
+
+
+def diarized_segment(number: int, turn: Turn) -> dict[str, Any]:
+    """Return a segment of `diarized_json`, which is an event of its stream too."""
+    words = turn.words
+    return {
+        "type": "transcript.text.segment",
+        "id": str(number),
+        "start": words[0].start,
+        "end": words[-1].end,
+        "speaker": speaker_of(turn.channel),
+        "text": turn.text,
+    }
 
 
 def as_line(name: str, result: Transcription) -> dict[str, Any]:

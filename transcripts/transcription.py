@@ -213,6 +213,11 @@ def name_of(channel: int) -> str:
     return f"Channel {channel}"
 
 
+def speaker_of(channel: int) -> str:
+    """Return the label of a channel's speaker, as OpenAI's API labels speakers: A, B, ..."""
+    return chr(ord("A") + channel - 1)
+
+
 @dataclass(frozen=True)
 class Transcription:
     """What was transcribed in a recording.

@@ -217,7 +217,10 @@ async def get_job(request: Request, job: str) -> JobCard:
     "/{job}/result",
     response_model=None,
     response_description="The transcript, in the format asked for.",
-    responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
+    responses={
+        200: {"model": schemas.Transcription | schemas.VerboseTranscription | schemas.DiarizedTranscription},
+        **_ERRORS,
+    },
 )
 async def get_result(request: Request, job: str) -> Response:
     """Return what the transcription would have been answered, errors included."""

@@ -39,7 +39,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 _TRANSCRIPT: dict[str, Any] = {
-    "model": schemas.Transcription | schemas.VerboseTranscription,
+    "model": schemas.Transcription | schemas.VerboseTranscription | schemas.DiarizedTranscription,
     "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
 }
 _REQUEST_BODY = schemas.request_body(schemas.form_schema())

@@ -32,7 +32,7 @@ from service.http.transcription.written_form import answers_in_written_form
 from service.threads import in_thread
 from transcripts.events import Event, Events
 from transcripts.joining import joined
-from transcripts.json_formats import as_json, as_verbose_json
+from transcripts.json_formats import as_diarized_json, as_json, as_verbose_json
 from transcripts.spoken_language import Spoken
 from transcripts.text_formats import as_subtitles, as_text
 from transcripts.transcript import Transcript
@@ -349,7 +349,7 @@ class Reply:
             fields.response_format,
             size=options.cue_size,
             token_bytes=options.token_bytes,
-            is_timed=fields.response_format == "verbose_json" and options.has_times,
+            is_timed=fields.response_format in ("verbose_json", "diarized_json") and options.has_times,
             with_words="word" in fields.timestamp_granularities,
         )
         try:
@@ -369,7 +369,7 @@ class Reply:
     async def _events(self, events: Events, piece: Part | Turn) -> list[Event]:
         part = piece if isinstance(piece, Part) else piece.part
         languages: Sequence[Spoken | None] = ()
-        if events.is_timed:
+        if events.is_timed and self.options.fields.includes_language:
             languages = await self._spoken_in(part, partial(self._texts_of, piece))
         if isinstance(piece, Part):
             return await self._off_loop(lambda: [*events.part(piece, languages)], [piece.transcript])
@@ -393,6 +393,8 @@ class Reply:
             return PlainTextResponse(as_subtitles(result, fields.response_format, options.cue_size))
         if fields.response_format == "json":
             body = as_json(result, asks_language=fields.asks_language, token_bytes=options.token_bytes)
+        elif fields.response_format == "diarized_json":
+            body = as_diarized_json(result)
         else:
             words = "word" in fields.timestamp_granularities
             body = as_verbose_json(result, words=words, segments=options.has_segments)

@@ -33,7 +33,7 @@ from transcripts.subtitles import USUAL, CueSize
 from transcripts.transcription import Language, LanguageSource, Task
 
 # Formats that need times, and those that use them.
-_TIMED = ("srt", "vtt")
+_TIMED = ("srt", "vtt", "diarized_json")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 

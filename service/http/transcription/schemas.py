@@ -12,12 +12,10 @@ from service.http.transcription.chunking import ChunkingStrategy, ServerVad
 from transcripts.languages import language_code
 from transcripts.transcription import LanguageSource
 
-ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
+ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json", "diarized_json"]
 Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
 
-# Values of OpenAI's API that are not supported.
-_UNSUPPORTED = {"response_format": {"diarized_json"}}
 # Fields of OpenAI's API that have no effect here; unknown fields are counted together.
 _WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
 LISTS = ("timestamp_granularities", "include", "languages")
@@ -165,11 +163,6 @@ class TranscriptionForm(BaseModel):
             raise RequestError(
                 "The form has no file part named 'file'.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="file"
             )
-        for name, unsupported in _UNSUPPORTED.items():
-            if fields.get(name) in unsupported:
-                raise RequestError(
-                    f"{name} {fields[name]!r} is not supported.", code=ErrorCode.UNSUPPORTED_VALUE, param=name
-                )
         asks_language = str(fields.get("language", "")).strip().lower() == AUTO
         if asks_language:
             del fields["language"]
@@ -182,6 +175,9 @@ class TranscriptionForm(BaseModel):
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
             raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="timestamp_granularities")
+        if parsed.response_format == "diarized_json" and not parsed.multichannel:
+            message = "Speakers are known by their channels: diarized_json needs multichannel=true."
+            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="response_format")
         if parsed.include and parsed.format == "written":
             message = "The tokens of logprobs are those that were spoken; use format 'spoken'."
             raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="include")
@@ -374,6 +370,27 @@ class VerboseTranscription(BaseModel):
     tracks: Annotated[
         int | SkipJsonSchema[None], Field(description="The number of audio tracks, if there are several.")
     ] = None
+    usage: Usage
+
+
+class DiarizedSegment(BaseModel):
+    """What a speaker says at a stretch; speakers are the channels, A to H."""
+
+    type: Literal["transcript.text.segment"]
+    id: str
+    start: float
+    end: float
+    speaker: str
+    text: str
+
+
+class DiarizedTranscription(BaseModel):
+    """`response_format=diarized_json`."""
+
+    task: Literal["transcribe"]
+    duration: float
+    text: str
+    segments: list[DiarizedSegment]
     usage: Usage
 
 
