@@ -36,33 +36,38 @@ from audio.packets import PacketSource
 from audio.samples import Samples
 from audio.source import every_channel
 
+_COPIES = 3  # the descriptor of small files, which the pool copies
+
 
 def main() -> None:
     """Decode files until the pool closes the socket."""
     memory_bytes, processor_seconds = (int(argument) for argument in sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which closes the socket
     with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may close it in the middle of an answer
-        ring = _Ring(pool)
+        _, (descriptor, copies), _, _ = socket.recv_fds(pool, 1, 2)
+        ring = _Ring(pool, descriptor)
         _load_what_is_lazy()
         gc.freeze()  # what was imported stays, and need not be looked at again
         os.dup2(1, 2)  # what libraries write is discarded, but the errors of the start
-        os.closerange(3, 256)  # Python's own of the ring; the socket stays, and nothing else
+        os.dup2(copies, _COPIES)
+        os.closerange(_COPIES + 1, 256)  # Python's own of the ring; the socket and the copies stay, and nothing else
         missing = confine(memory_bytes, processor_seconds)
         pool.sendall(message(Kind.READY, behind=" ".join(missing).encode()))
         while True:
             request, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
             if not request:
                 return
-            with io.FileIO(descriptors[0]) as descriptor, io.BufferedReader(descriptor) as file:
+            os.lseek(_COPIES, 0, os.SEEK_SET)
+            number = descriptors[0] if descriptors else _COPIES
+            with io.FileIO(number, closefd=number != _COPIES) as reading, io.BufferedReader(reading) as file:
                 pool.sendall(_answer(file, request, ring, memory_bytes))
 
 
 class _Ring:
     """The memory that the pool reads samples from; an `audio.origin.Sink`."""
 
-    def __init__(self, pool: socket.socket) -> None:
+    def __init__(self, pool: socket.socket, descriptor: int) -> None:
         self._pool = pool
-        _, (descriptor,), _, _ = socket.recv_fds(pool, 1, 1)
         self._memory = np.frombuffer(mmap.mmap(descriptor, RING_BYTES), np.uint8)
         os.close(descriptor)
         self._address = self._memory.__array_interface__["data"][0]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from audio.child_protocol import (
     request,
 )
 from audio.confinement import LAYERS, environment
-from audio.descriptor import sealed_file
+from audio.descriptor import Copies, read_only, sealed_file
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.origin import Origin, Sink
@@ -91,13 +92,15 @@ class ChildProcess:
         arguments = (str(confinement.memory_bytes), str(2 * math.ceil(confinement.seconds) + _OWN_SECONDS))
         with contextlib.ExitStack() as if_it_fails:
             try:
+                self._copies = Copies()
+                if_it_fails.callback(self._copies.close)
                 ours, theirs = socket.socketpair()
                 self._connection = if_it_fails.enter_context(ours)
                 with theirs:
                     ring = sealed_file(RING_BYTES)
                     try:
                         self._memory = mmap.mmap(ring, RING_BYTES, prot=mmap.PROT_READ)
-                        socket.send_fds(self._connection, [GO_ON], [ring])
+                        socket.send_fds(self._connection, [GO_ON], [ring, self._copies.reading])
                     finally:
                         os.close(ring)
                     self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
@@ -153,7 +156,7 @@ class ChildProcess:
     def decode_into(
         self,
         sink: Sink,
-        descriptor: int,
+        file: BinaryIO,
         container: str,
         *,
         rate: int,
@@ -161,22 +164,27 @@ class ChildProcess:
         by_channel: bool = False,
         track: int | None = None,
     ) -> Origin:
-        """Decode the file behind ``descriptor``, and move its position; ``sink`` gets the bytes of float32 samples.
+        """Decode a seekable ``file``; ``sink`` gets the bytes of float32 samples.
+
+        The child reads a copy in its file of copies or, of a large file, a descriptor that only reads.
 
         Raises:
+            OSError: if the system has no room or no descriptor for the file.
             AudioError: if the child refuses the file.
             ChildLostError: if the child dies, takes too long, or answers against the protocol.
             ChildStartError: if it died before it was given the file.
         """
-        self._files += 1
-        self._is_answering = True
         began = time.monotonic()
+        is_copied = self._copies.take(file)
         most = [math.ceil(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
         asked = request(container, rate, limits, by_channel=by_channel, track=track)
-        try:
-            socket.send_fds(self._connection, [asked], [descriptor])
-        except OSError as error:
-            raise ChildStartError("a decoding process ended while it was idle") from error
+        with contextlib.nullcontext() if is_copied else read_only(file) as descriptor:
+            self._files += 1
+            self._is_answering = True
+            try:
+                socket.send_fds(self._connection, [asked], [] if descriptor is None else [descriptor])
+            except OSError as error:
+                raise ChildStartError("a decoding process ended while it was idle") from error
         try:
             behind = self._samples(sink, most, began + self._confinement.seconds)
             origin = read_origin(behind, container, limits)
@@ -206,6 +214,7 @@ class ChildProcess:
         self.kill()
         self._process.wait()
         self._connection.close()
+        self._copies.close()
         del self._ring
         self._memory.close()
 

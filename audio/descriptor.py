@@ -35,6 +35,47 @@ def sealed_file(size: int) -> int:
     return descriptor
 
 
+class Copies:
+    """A file in memory for copies of small uploads, one after another. Close it.
+
+    Attributes:
+        reading: a descriptor that only reads it, where the system can.
+    """
+
+    def __init__(self) -> None:
+        self._writing = unnamed_file()
+        try:
+            self.reading = _only_reading(self._writing)
+        except OSError:
+            os.close(self._writing)
+            raise
+        self._size = 0
+
+    def take(self, file: BinaryIO) -> bool:
+        """Copy ``file`` in place of the one before, if it is small and in memory; return whether it was."""
+        size = file.seek(0, os.SEEK_END)
+        if size > _BYTES_COPIED or not isinstance(file, tempfile.SpooledTemporaryFile | io.BytesIO):
+            return False
+        file.seek(0)
+        if size < self._size:
+            os.ftruncate(self._writing, size)
+        _write(self._writing, file)
+        self._size = size
+        return True
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self.reading)
+        os.close(self._writing)
+
+
+def _only_reading(writable: int) -> int:
+    try:
+        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # another system than Linux, or the file of another user
+        return os.dup(writable)
+
+
 @contextmanager
 def read_only(file: BinaryIO) -> Iterator[int]:
     """Yield a descriptor that only reads ``file`` or a copy, with a position of its own, where the system can.
@@ -42,10 +83,7 @@ def read_only(file: BinaryIO) -> Iterator[int]:
     The position of ``file`` is undefined afterwards.
     """
     with descriptor_of(file) as writable:
-        try:
-            descriptor = os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # another system than Linux, or the file of another user
-            descriptor = os.dup(writable)
+        descriptor = _only_reading(writable)
         try:
             yield descriptor
         finally:

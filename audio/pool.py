@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
-from audio.descriptor import read_only
 from audio.errors import DecoderCrashedError, InvalidAudioError
 from audio.fatal_files import FatalFiles
 from audio.limits import AudioLimits
@@ -120,10 +119,9 @@ class DecodePool:
         resumed = _Resumed(sink)
 
         def decode(child: ChildProcess) -> Origin:
-            with read_only(file) as descriptor:
-                return child.decode_into(
-                    resumed, descriptor, container, rate=rate, limits=limits, by_channel=by_channel, track=track
-                )
+            return child.decode_into(
+                resumed, file, container, rate=rate, limits=limits, by_channel=by_channel, track=track
+            )
 
         try:
             try:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 from audio.child_process import ChildProcess
 from audio.confinement import LAYERS, environment
-from audio.descriptor import read_only, unnamed_file
+from audio.descriptor import unnamed_file
 from audio.limits import AudioLimits
 from audio.pool import DecodePool, confinement_here
 from tests.audio.probe import ATTEMPTS
@@ -34,7 +35,7 @@ NEEDS_SECCOMP = {
 }
 
 
-def tried(folder, monkeypatch, lang):
+def tried(folder, monkeypatch, lang, new_file=io.BytesIO):
     """The outcomes of all attempts, and the names in the environment of the child."""
     for name in ("keys", "recording"):
         (folder / name).write_text("secret")
@@ -58,7 +59,8 @@ def tried(folder, monkeypatch, lang):
         child = ChildProcess()
         try:
             child.wait_until_ready()
-            with read_only(io.BytesIO(json.dumps(on).encode())) as file:
+            with new_file() as file:
+                file.write(json.dumps(on).encode())
                 child.decode_into(
                     lambda block, _: got.extend(block), file, "wav", rate=16000, limits=AudioLimits(max_seconds=60)
                 )
@@ -72,10 +74,11 @@ def tried(folder, monkeypatch, lang):
     return outcomes, bytes(values[len(ATTEMPTS) :].tolist()).decode().split(), child.unconfined
 
 
-@pytest.fixture(scope="module")
-def confined(tmp_path_factory):
+# A file is copied for the child, or it gets a descriptor.
+@pytest.fixture(scope="module", params=[io.BytesIO, tempfile.TemporaryFile], ids=["copied", "by descriptor"])
+def confined(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as monkeypatch:
-        return tried(tmp_path_factory.mktemp("folder"), monkeypatch, "C.UTF-8")
+        return tried(tmp_path_factory.mktemp("folder"), monkeypatch, "C.UTF-8", request.param)
 
 
 def test_every_layer_holds_here(confined):

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from audio.descriptor import descriptor_of
+from audio.descriptor import Copies, descriptor_of
 
 MIB = 1 << 20
 
@@ -41,3 +41,22 @@ def test_a_file_on_disk_is_not_copied():
 
         with descriptor_of(file) as descriptor:
             assert descriptor == file.fileno()
+
+
+def test_copies_come_one_after_another_whole_and_are_only_read_by_others():
+    copies = Copies()
+    with tempfile.SpooledTemporaryFile() as spooled, tempfile.TemporaryFile() as on_disk:
+        for size in (100, 5000, 0, 70):
+            content = os.urandom(size)
+            spooled.seek(0)
+            spooled.truncate()
+            spooled.write(content)
+            assert copies.take(spooled)
+            assert os.pread(copies.reading, 10_000, 0) == content
+            assert copies.take(io.BytesIO(content[::-1]))
+            assert os.pread(copies.reading, 10_000, 0) == content[::-1]
+        assert not copies.take(on_disk)
+    assert not copies.take(io.BytesIO(bytes((1 << 20) + 1)))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(copies.reading, b"x")
+    copies.close()
