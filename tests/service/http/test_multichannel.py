@@ -10,10 +10,12 @@ import srt
 import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.audio import TranscriptionDiarized
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription.answer import in_order
 from tests.service.http.test_api import error
+from tests.service.http.test_openai_client import client_of
 from tests.service.serving import form, serving, tone, wav
 from transcripts.transcript import Transcript, Word
 from transcripts.transcription import Part, Turn, turns_of
@@ -48,6 +50,20 @@ def test_each_channel_has_the_text_that_it_has_alone(service):
         "channels": [{"channel": 1, "text": HEARD[0]}, {"channel": 2, "text": HEARD[1]}],
         "usage": {"type": "duration", "seconds": 4.0},
     }
+
+
+def test_with_diarized_json_the_channels_are_speakers_as_openais_client_knows_them(service):
+    asked = {"model": "gpt-4o-transcribe", "response_format": "diarized_json", "extra_body": {"multichannel": True}}
+    with client_of(service) as client:
+        answer = client.audio.transcriptions.create(**asked, file=("call.wav", BOTH))
+        *events, done = client.audio.transcriptions.create(**asked, file=("call.wav", BOTH), stream=True)
+
+    TranscriptionDiarized.model_validate(answer.to_dict())  # the client itself does not check types
+    assert [(one.speaker, one.text) for one in answer.segments] == [("A", HEARD[0]), ("B", HEARD[1])]
+    assert (answer.duration, answer.text, answer.usage.seconds) == (2, " ".join(HEARD), 4)
+    segments = [event for event in events if event.type == "transcript.text.segment"]
+    assert [event.to_dict() for event in segments] == [segment.to_dict() for segment in answer.segments]
+    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == done.text == answer.text
 
 
 def test_without_it_the_mean_of_the_channels_is_transcribed(service):

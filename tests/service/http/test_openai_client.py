@@ -2,10 +2,8 @@
 
 import io
 
-import numpy as np
 import openai
 import pytest
-from openai.types.audio import TranscriptionDiarized
 
 from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, transcript
 from tests.service.serving import ThreadedServer, serving, tone, wav
@@ -131,22 +129,6 @@ def test_a_stream_of_subtitles_is_the_file_piece_by_piece(client, response_forma
 
     assert "".join(event.delta for event in deltas) == done.text
     assert done.text == client.audio.transcriptions.create(**arguments, file=recording())
-
-
-def test_the_channels_of_a_call_are_speakers_in_the_shape_of_openai(client):
-    both = ("call.wav", wav(np.stack([SECOND, SECOND / 2], axis=1)))
-    asked = {"model": "gpt-4o-transcribe", "response_format": "diarized_json", "extra_body": {"multichannel": True}}
-
-    answer = client.audio.transcriptions.create(**asked, file=both)
-    *events, done = client.audio.transcriptions.create(**asked, file=both, stream=True)
-
-    assert isinstance(answer, TranscriptionDiarized)
-    TranscriptionDiarized.model_validate(answer.to_dict())  # the client itself does not check types
-    assert [(segment.speaker, segment.start, segment.end) for segment in answer.segments] == [("A", 0, 1), ("B", 0, 1)]
-    assert (answer.duration, answer.text) == (1, " ".join(segment.text for segment in answer.segments))
-    segments = [event for event in events if event.type == "transcript.text.segment"]
-    assert [event.to_dict() for event in segments] == [segment.to_dict() for segment in answer.segments]
-    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == done.text == answer.text
 
 
 def test_models_are_listed_and_found(client):
