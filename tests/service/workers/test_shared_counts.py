@@ -49,7 +49,7 @@ def test_each_process_has_the_connections_for_which_it_has_files_and_all_togethe
     try:
         shared = [SharedCounts(file, 3, row) for row in range(3)]
         first, second = (Connections(limits, Metrics(), SharedConnectionCounts(one)) for one in shared[1:])
-        assert [first.enter("10.0.0.1") for _ in range(4)] == [None, None, None, "connections"]
-        assert [second.enter("10.0.0.1") for _ in range(3)] == [None, None, "connections"]
+        assert [first.enter(f"10.0.0.{last}") for last in range(4)] == [None, None, None, "connections"]
+        assert [second.enter(f"10.0.0.{last}") for last in range(4, 7)] == [None, None, "connections"]
     finally:
         os.close(file)

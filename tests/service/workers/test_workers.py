@@ -256,8 +256,9 @@ def test_gate_2_refuses_what_the_queue_has_no_room_for(limited):
 def test_connections_are_limited_over_all_workers(limited):
     limited.client.close()
     opened, refused = [], 0
-    for _ in range(30):
-        connection = socket.create_connection(("127.0.0.1", limited.server.port), PATIENCE)
+    for number in range(30):  # of two addresses, because one gets half of them
+        ours = (f"127.0.0.{2 + number % 2}", 0)
+        connection = socket.create_connection(("127.0.0.1", limited.server.port), PATIENCE, ours)
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         status = connection.recv(1 << 16).split(b"\r\n")[0]
         if b"200" in status:
