@@ -10,6 +10,8 @@ from pathlib import Path
 
 from openai import OpenAI
 
+if len(sys.argv) < 2:
+    sys.exit("usage: python call.py RECORDING [NAME ...]")
 client = OpenAI(
     base_url=os.environ.get("OPENAI_BASE_URL", "http://localhost:8000/v1"),
     api_key=os.environ.get("OPENAI_API_KEY", "none"),

@@ -3,7 +3,7 @@
 #
 # OPENAI_BASE_URL is Steno's address; OPENAI_API_KEY is the key, if the operator has set any.
 set -euo pipefail
-recording=$1
+recording=${1:?"usage: extensions.sh RECORDING"}
 url=${OPENAI_BASE_URL:-http://localhost:8000/v1}
 
 # --fail-with-body: if the answer is an error, print it and fail.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 
+if len(sys.argv) != 2:
+    sys.exit("usage: python job.py RECORDING")
 recording = Path(sys.argv[1])
 url = os.environ.get("OPENAI_BASE_URL", "http://localhost:8000/v1").rstrip("/") + "/audio/jobs"
 key = os.environ.get("OPENAI_API_KEY", "none")

@@ -5,6 +5,10 @@ import { createReadStream } from "node:fs";
 import process from "node:process";
 import OpenAI from "openai";
 
+if (process.argv.length !== 3) {
+  console.error("usage: node transcribe.mjs RECORDING");
+  process.exit(1);
+}
 const model = "whisper-1"; // an alias of the default model; GET /v1/models lists the ids
 const client = new OpenAI({
   baseURL: process.env.OPENAI_BASE_URL ?? "http://localhost:8000/v1",

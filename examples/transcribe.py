@@ -11,6 +11,8 @@ from openai import APIStatusError, OpenAI
 
 MODEL = "whisper-1"  # an alias of the default model; GET /v1/models lists the ids
 
+if len(sys.argv) != 2:
+    sys.exit("usage: python transcribe.py RECORDING")
 recording = Path(sys.argv[1])
 client = OpenAI(
     base_url=os.environ.get("OPENAI_BASE_URL", "http://localhost:8000/v1"),

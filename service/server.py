@@ -291,6 +291,9 @@ class Server:
             )
 
 
+_LEAST_FILES = 64  # of the loop, an engine, a decoder and some connections
+
+
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
@@ -300,6 +303,8 @@ def _raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):  # macOS reports no limit, but has one
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if 0 <= most < _LEAST_FILES:
+        raise OSError(f"at most {most} files may be open (ulimit -n); the service needs {_LEAST_FILES}")
 
 
 def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:

@@ -28,6 +28,25 @@ def service():
         yield served
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *COMMANDS,
+        pytest.param(["bash", "extensions.sh"], id="extensions"),
+        [sys.executable, "call.py"],
+        [sys.executable, "job.py"],
+    ],
+)
+def test_without_a_recording_an_example_says_how_it_is_used(command):
+    done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "usage: " in done.stderr
+    assert f"{command[-1]} RECORDING" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def run(command: list[str], service, recording: Path | str) -> subprocess.CompletedProcess:
     url = f"http://127.0.0.1:{service.server.port}/v1"
     environment = os.environ | {"OPENAI_BASE_URL": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from transcripts.line_breaks import is_seen
 from transcripts.logprobs import logprob, token_logprobs
 from transcripts.timed_words import spread_words, text_of
 from transcripts.transcript import Transcript, Word
@@ -133,7 +134,8 @@ def _number(channel: Channel) -> dict[str, Any]:
 
 
 def _words(result: Transcription, channel: Channel) -> list[dict[str, Any]]:
-    return [described_word(word) | _number(channel) for word in spread_words(channel.transcript, result.seconds)]
+    words = spread_words(channel.transcript, result.seconds)
+    return [described_word(word) | _number(channel) for word in words if is_seen(word.text)]
 
 
 def _segments(result: Transcription, channel: Channel) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = re.compile(rf"[{WIDE}{_PHRASED}]")
 # No line begins with closing punctuation, or ends with opening.
 _CLOSING = re.compile(r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜｡｣､.,;:?!%’”]")
+# SentencePiece's sign of a space, and the block that looks like it.
+_LONE_BLOCK = "\u2581"
 _OPENING = re.compile(r"[(\[{〈《「『【〔（［｛｢‘“]")
 
 
@@ -18,9 +20,16 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.category(one) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        0 if unicodedata.category(one) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(one) in "WF" else 1
         for one in text
     )
+
+
+def is_seen(text: str) -> bool:
+    """Return whether anything of a text is seen: more than spaces, format characters and lone blocks of one eighth."""
+    if text.isascii():
+        return not text.isspace() and text != ""
+    return any(not (one.isspace() or one == _LONE_BLOCK or unicodedata.category(one) == "Cf") for one in text)
 
 
 def pieces(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from transcripts.line_breaks import pieces, width
+from transcripts.line_breaks import is_seen, pieces, width
 from transcripts.segments import ends_sentence
 from transcripts.transcript import Word
 
@@ -78,7 +78,7 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
     timed = [
         piece
         for word in words
-        if word.text.strip() and word.start is not None and word.end is not None
+        if is_seen(word.text) and word.start is not None and word.end is not None
         for piece in _divided(_TimedWord(word.text, word.start, word.end), size)
     ]
     layout = _Layout(timed, size, width(label))

@@ -8,6 +8,8 @@ import resource
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -348,3 +350,15 @@ def test_the_log_says_the_url_of_an_address_of_ipv6(tmp_path):
         (line,) = service.events("listening")
 
     assert line["url"].startswith("http://[::1]:")
+
+
+def test_too_few_open_files_are_one_line():
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -n 24; exec "$0" -m cli serve --port 0', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    message = "steno serve: at most 24 files may be open (ulimit -n); the service needs 64\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)

@@ -9,10 +9,12 @@ import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transcripts.json_formats import as_verbose_json
 from transcripts.line_breaks import pieces, width
 from transcripts.scripts import run_together, separator
 from transcripts.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
-from transcripts.transcript import Word
+from transcripts.transcript import Transcript, Word
+from transcripts.transcription import Channel, Transcription
 
 SPOKEN = st.lists(
     st.tuples(
@@ -45,6 +47,17 @@ def test_every_word_is_shown_once_in_order(timed):
     shown = " ".join(line for cue in cues(words) for line in cue.lines)
 
     assert shown == "".join(word.text for word in words).strip()
+
+
+@pytest.mark.parametrize("unseen", ["\u200b", "\ufeff", "\u200e", "\u2581", "\u200b\u200e"])
+def test_what_is_not_seen_is_no_cue_and_no_word(unseen):
+    words = spoken(("one", 0, 0.5), (unseen, 9, 0.5), ("two", 9, 0.5))
+    channel = Channel(None, 20.0, Transcript(f"one {unseen} two", [1, 2, 3], [0.9] * 3, words))
+
+    assert cues(words[1:2]) == []
+    assert [cue.lines for cue in cues(words)] == [("one",), ("two",)]
+    listed = as_verbose_json(Transcription(20.0, [channel]), words=True, segments=False)["words"]
+    assert [word["word"] for word in listed] == ["one", "two"]
 
 
 @settings(max_examples=200, deadline=None)
