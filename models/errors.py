@@ -6,7 +6,7 @@ CheckpointError
 ├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
 ├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
 ├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
-├── OtherPurposeError            describes a language identifier, where a model that transcribes is wanted
+├── OtherPurposeError            a model that does not transcribe, such as a language identifier
 └── TensorMismatchError          its tensors are not those of the model it describes
 
 Every message is one line.
@@ -63,7 +63,7 @@ class UnsupportedValueError(CheckpointError):
 
 
 class OtherPurposeError(CheckpointError):
-    """The model identifies languages, and does not transcribe."""
+    """The model does not transcribe: it identifies languages, says who speaks, or is for another program."""
 
 
 class TensorMismatchError(CheckpointError):

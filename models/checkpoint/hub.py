@@ -6,7 +6,8 @@ environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,21 @@ from tqdm import tqdm
 
 from models.checkpoint import guests
 from models.checkpoint.layout import needed_files
+from models.checkpoint.nemo.archive import GZIP_MAGIC
+from models.checkpoint.nemo.file import check_nemo
+from models.checkpoint.others import other_kind
+from models.checkpoint.remote_file import RemoteFile
+from models.checkpoint.transformers.model_folder import CONFIG_FILES, check_transformers
 from models.download import OnDownload
-from models.errors import CheckpointError, DownloadError, MissingCheckpointError
+from models.errors import CheckpointError, DownloadError, MissingCheckpointError, OtherPurposeError
 
 log = logging.getLogger("steno.hub")
 # Its log lines go through our handlers; its own would print them a second time, in another format.
 logging.getLogger("huggingface_hub").handlers.clear()
 
 _ANSWER_SECONDS = 10.0
+# Of what is larger, the configuration is checked before the download.
+_CHECKED_BYTES = 16 << 20
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
 _FORBIDDEN = {401, 403}
@@ -68,6 +76,8 @@ def download(
         UnreadableCheckpointError: if the repository holds no checkpoint, or several.
     """
     name = f"{repository}@{revision}" if revision else repository
+    if (other := other_kind(repository)) is not None:
+        raise OtherPurposeError(other)
     with ExitStack() as ending, _readable_errors(name, repository):
         if keeps is None:
             guests.keep(repository)
@@ -86,6 +96,8 @@ def download(
         # Its config.json comes last: without it, a folder that a stopped download leaves is no checkpoint.
         names = sorted(needed_files(files, repository), key=lambda name: name == "config.json")
         new = [name for name in names if not _is_cached(repository, name, commit)]
+        if sum(files[name].size or 0 for name in new) > _CHECKED_BYTES:
+            _check(repository, commit, {name: files[name] for name in names})
         if keeps is not None and new:
             guests.admit(repository, sum(files[name].size or 0 for name in new), keeps)
         folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
@@ -98,6 +110,33 @@ def _listing(repository: str, revision: str | None) -> tuple[ResolvedRevision, d
     commit = api.resolve_revision(repository, revision=revision)
     info = api.model_info(repository, revision=commit.resolved, files_metadata=True, timeout=_ANSWER_SECONDS)
     return commit, {file.rfilename: file for file in info.siblings or []}
+
+
+def _check(repository: str, commit: ResolvedRevision, files: Mapping[str, RepoSibling]) -> None:
+    """Check what a checkpoint's configuration says, before gigabytes are downloaded for nothing.
+
+    What cannot be had in pieces is not checked here: gzipped archives, and files of a hub that has no range requests.
+
+    Raises:
+        CheckpointError: if Steno does not serve such a model.
+    """
+    archive = next((file for file in files.values() if file.rfilename.endswith(".nemo")), None)
+    if archive is None:
+        with tempfile.TemporaryDirectory() as folder:  # not the cache, where a config.json is the sign of a whole model
+            for name in CONFIG_FILES:
+                if name in files:
+                    hf_hub_download(repository, name, revision=commit, local_dir=folder)
+            check_transformers(Path(folder))
+        return
+    remote = RemoteFile(repository, commit.resolved, archive.rfilename, archive.size or 0)
+    reader = remote.buffered()
+    try:
+        if reader.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] != GZIP_MAGIC:
+            check_nemo(reader, f"{repository}/{archive.rfilename}")
+    except (CheckpointError, OSError) as error:
+        if remote.failure is None:
+            raise
+        log.info("%s is not checked before its download: %s", repository, error)
 
 
 def _cached(name: str, repository: str, revision: str | None, reason: Exception) -> Path:

@@ -26,7 +26,7 @@ _MOST_TEXT_BYTES = 1 << 24
 # A tar header has 512 bytes, and its extensions a few hundred; longer ones only take time.
 MAX_HEADER_BYTES = 4096
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 2**20
 _PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 _DAMAGE = (tarfile.TarError, OSError, EOFError, OverflowError, MemoryError, RecursionError, zlib.error)
@@ -93,17 +93,27 @@ def open_archive(path: Path) -> Iterator[Archive]:
         file = path.open("rb")
     except OSError as error:
         raise UnreadableCheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    with file:
-        headers = _HeaderStream(_unpacked(file, path), path)
-        tar, members = _scan(headers, path)
-        headers.max_read = None
-        with tar:
-            yield Archive(path, tar, members)
+    with file, archive_in(_unpacked(file, path), path) as archive:
+        yield archive
+
+
+@contextmanager
+def archive_in(file: IO[bytes], path: Path) -> Iterator[Archive]:
+    """Open the archive in a seekable file after checking every header in it; errors name it by ``path``.
+
+    Raises:
+        CheckpointError: as `open_archive`.
+    """
+    headers = _HeaderStream(file, path)
+    tar, members = _scan(headers, path)
+    headers.max_read = None
+    with tar:
+        yield Archive(path, tar, members)
 
 
 def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
     """Return the tar file: ``file``, or, if that is gzipped, its content, unpacked in memory."""
-    compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     file.seek(0)
     if not compressed:
         return file

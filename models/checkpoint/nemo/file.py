@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from torch import Tensor
 
 from models.checkpoint.checkpoint import Checkpoint, IdentifierCheckpoint
 from models.checkpoint.document import parse_document
 from models.checkpoint.fit import Fit
-from models.checkpoint.nemo.archive import MAX_MEMBER_BYTES, Archive, open_archive
+from models.checkpoint.nemo.archive import MAX_MEMBER_BYTES, Archive, archive_in, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo.identifier import parse_identifier
 from models.checkpoint.nemo.names import (
@@ -84,6 +84,27 @@ def read_nemo_identifier(path: Path) -> IdentifierCheckpoint:
         window, mel_bank = _front_end(fit, config.features)
         fit.finish(ignored=is_training_of_identifier)
         return IdentifierCheckpoint(config, state, window, mel_bank)
+
+
+def check_nemo(file: IO[bytes], name: str) -> None:
+    """Check the configuration of a checkpoint, of which nothing else is read: neither weights nor tokenizer.
+
+    Args:
+        file: the checkpoint, seekable.
+        name: its name for errors.
+
+    Raises:
+        CheckpointError: if it is not supported, or cannot be read.
+    """
+    with archive_in(file, Path(name)) as archive:
+        document = _document(archive, CONFIG_FILE)
+        try:
+            parse_nemo_config(document, has_aligner=ALIGNER_CONFIG_FILE in archive)
+        except CheckpointError as error:
+            try:
+                parse_identifier(document)
+            except CheckpointError:
+                raise error from None
 
 
 def aligner_files(path: Path) -> dict[str, bytes]:

@@ -31,6 +31,7 @@ GENERATION_FILE = "generation_config.json"
 PROCESSOR_FILE = "processor_config.json"
 # The feature extractor's file before it became part of the processor's.
 FEATURE_EXTRACTOR_FILE = "preprocessor_config.json"
+CONFIG_FILES = (CONFIG_FILE, GENERATION_FILE, PROCESSOR_FILE, FEATURE_EXTRACTOR_FILE)
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 MAX_CONFIG_BYTES = 8 * 2**20
@@ -61,6 +62,15 @@ def read_transformers(path: Path) -> Checkpoint:
         state = fit.take_network(wanted, partial(transformers_names, encoder=config.encoder))
     fit.finish(ignored=is_bookkeeping)
     return Checkpoint(config, tokenizer, state, window=None, mel_bank=None)
+
+
+def check_transformers(path: Path) -> None:
+    """Check the configuration in a folder, of which nothing else is read: neither weights nor tokenizer.
+
+    Raises:
+        CheckpointError: if it is not supported, or cannot be read.
+    """
+    parse_transformers_config(_documents(Folder(path)))
 
 
 def _canary_state(

@@ -25,6 +25,7 @@ class Repository:
         hidden: whether the repository is invisible without a token.
         cuts: how many answers end in the middle of a large file.
         damage: whether files arrive with other bytes than announced.
+        whole: whether files are sent whole where a piece is asked for.
     """
 
     revisions: dict[str, dict[str, bytes]]
@@ -32,6 +33,7 @@ class Repository:
     hidden: bool = False
     cuts: int = 0
     damage: bool = False
+    whole: bool = False
 
     def commit(self, revision):
         files = self.revisions[revision]
@@ -47,11 +49,12 @@ class Repository:
 
 @dataclass
 class Hub:
-    """The stand-in: repositories by name, whether too many requests are refused, and the requests so far."""
+    """The stand-in: repositories by name, whether too many requests are refused, the requests, and bytes sent."""
 
     repositories: dict[str, Repository]
     is_busy: bool = False
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    sent: int = 0
 
     def __enter__(self):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -70,11 +73,11 @@ class Hub:
             self._thread.join()
 
     def downloads(self):
-        """The names of the files that were asked for, and from which byte."""
+        """The names of the files that were asked for, and from which byte; pieces are not among them."""
         return [
             (path.rpartition("/")[2], start)
             for method, path, start in self.requests
-            if method == "GET" and "/resolve/" in path
+            if method == "GET" and "/resolve/" in path and (start is None or start.endswith("-"))
         ]
 
 
@@ -136,9 +139,13 @@ def _handler(hub):
         def send_file(self, repository, commit, content):
             headers = {"ETag": f'"{digest(content)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
             sent = bytes(len(content)) if repository.damage else content
-            start = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
-            if start:
-                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            first, _, last = (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")
+            start, is_piece = int(first), bool(last) and not repository.whole
+            if start or is_piece:
+                headers["Content-Range"] = f"bytes {start}-{last or len(content) - 1}/{len(content)}"
+            if is_piece:
+                self.reply(206, headers, sent[start : int(last) + 1])
+                return
             cut = repository.cuts > 0 and self.command == "GET" and len(content) >= LARGE
             repository.cuts -= cut
             self.reply(206 if start else 200, headers, sent[start:], stop_at=len(sent[start:]) // 2 if cut else None)
@@ -150,6 +157,7 @@ def _handler(hub):
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command == "GET":
+                hub.sent += len(body[:stop_at])
                 self.wfile.write(body[:stop_at])
 
     return Handler

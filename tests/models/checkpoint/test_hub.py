@@ -1,14 +1,21 @@
 """Models are found on the hub by name, downloaded once, checked, and found again without a network."""
 
+import copy
 import logging
 
 import pytest
 from huggingface_hub import constants, snapshot_download
 
 from models import checkpoint_path, load_model, model_id
-from models.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
+from models.errors import (
+    DownloadError,
+    MissingCheckpointError,
+    OtherPurposeError,
+    UnreadableCheckpointError,
+    UnsupportedValueError,
+)
 from tests.models.checkpoint.hub_stand_in import LONG, NAME, Repository
-from tests.models.checkpoint.nemo_files import archive, golden_members
+from tests.models.checkpoint.nemo_files import archive, golden_document, golden_members, put, with_config
 from tests.models.checkpoint.transformers_files import folder
 
 
@@ -75,6 +82,73 @@ def test_a_repository_without_a_checkpoint_is_refused(hub):
     hub.repositories[NAME] = Repository({"main": {"README.md": b"#"}})
 
     refusal(NAME, UnreadableCheckpointError)
+
+
+# What is refused before it is downloaded
+
+WEIGHTS = bytes(24 << 20)  # more than is downloaded without a look
+
+
+def with_weights(path, **keys):
+    """A checkpoint with large weights of no meaning, and other values at some dotted keys."""
+    document = copy.deepcopy(golden_document())
+    for key, value in keys.items():
+        put(document, key.replace("__", "."), value)
+    return archive(path, with_config({"model_weights.ckpt": WEIGHTS} | golden_members(), document) | {"w": WEIGHTS})
+
+
+@pytest.mark.golden
+def test_an_archive_of_another_kind_is_refused_by_its_configuration(hub, tmp_path):
+    file = with_weights(tmp_path / "m.nemo", encoder__self_attention_model="another")
+    hub.repositories[NAME] = Repository({"main": {"m.nemo": file.read_bytes()}})
+
+    with pytest.raises(UnsupportedValueError, match=r"self_attention_model is 'another'"):
+        checkpoint_path(NAME)
+
+    assert hub.downloads() == []
+    assert hub.sent < 1 << 20
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("sends_pieces", [True, False])
+def test_an_archive_that_is_supported_is_downloaded_whole(hub, tmp_path, sends_pieces):
+    file = with_weights(tmp_path / "m.nemo")
+    hub.repositories[NAME] = Repository({"main": {"m.nemo": file.read_bytes()}}, whole=not sends_pieces)
+
+    assert checkpoint_path(NAME).read_bytes() == file.read_bytes()
+    assert [name for name, _ in hub.downloads()] == ["m.nemo"]
+
+
+def test_shards_of_another_kind_are_refused_by_their_configuration(hub):
+    shards = {f"model-0000{number}-of-00002.safetensors": WEIGHTS for number in (1, 2)}
+    config = {"config.json": b'{"model_type": "another", "architectures": ["AnotherModel"]}'}
+    hub.repositories[NAME] = Repository({"main": shards | config | {"preprocessor_config.json": b"{}"}})
+
+    with pytest.raises(UnsupportedValueError, match="another"):
+        checkpoint_path(NAME)
+
+    assert {name for name, _ in hub.downloads()} == {"config.json", "preprocessor_config.json"}
+    hub.stop()
+    with pytest.raises(DownloadError):  # nothing is left in the cache that looks like a checkpoint
+        checkpoint_path(NAME)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nvidia/canary-qwen-2.5b", "a language model that takes speech"),
+        ("nvidia/diar_sortformer_4spk-v1", "a diariser"),
+        ("nvidia/speakerverification_en_titanet_large", "a network for voices"),
+        ("someone/parakeet-tdt-0.6b-v3-redux", "a conversion for another program"),
+        ("mlx-community/parakeet-tdt-0.6b-v3", "a conversion for another program"),
+    ],
+)
+def test_a_model_whose_name_says_that_it_is_another_is_refused_without_a_request(hub, name, kind):
+    message = refusal(name, OtherPurposeError)
+
+    assert kind in message
+    assert "serve" in message
+    assert not hub.requests
 
 
 # How it arrives
