@@ -52,7 +52,7 @@ class PcmSource:
         self.rate = pcm.rate
         self.frames = 0
         self.broken = False
-        self.ended_early = False
+        self.ended_early = pcm.is_followed
 
     @classmethod
     def raw(cls, file: BinaryIO, form: RawFormat, limits: AudioLimits) -> Self:

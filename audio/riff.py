@@ -1,7 +1,7 @@
 """Headers of WAV files: the codec, and whether the sizes are correct."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import SEEK_END
 from typing import BinaryIO, Literal
 
@@ -21,12 +21,14 @@ class Pcm:
         rate: samples per second.
         start: offset of the first sample, in bytes.
         frames: number of samples in each channel.
+        is_followed: whether something else than chunks comes behind them: another file, or more samples.
     """
 
     channels: int
     rate: int
     start: int
     frames: int
+    is_followed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,25 @@ def read_header(file: BinaryIO) -> WavHeader:
             start = file.tell()
             hides = name == b"data" and length == 0 and start < size
             is_whole = name == b"data" and order == "little" and start + length <= size
-            return WavHeader(_codec(fmt, order), is_cut, hides, _pcm(fmt, start, length) if is_whole else None)
+            pcm = _pcm(fmt, start, length) if is_whole else None
+            if pcm and start + length < size:
+                pcm = replace(pcm, is_followed=_is_followed(file, start + length + length % 2, size))
+            return WavHeader(_codec(fmt, order), is_cut, hides, pcm)
         if name == b"fmt ":
             fmt = file.read(min(length, _FORMAT_BYTES))
             file.seek(length - len(fmt) + length % 2, 1)
         else:
             file.seek(length + length % 2, 1)
     return WavHeader(_codec(fmt, order), is_cut, hides_samples=False)
+
+
+def _is_followed(file: BinaryIO, end: int, size: int) -> bool:
+    """Return whether something else than a chunk comes behind the samples, as in joined files; padding is nothing."""
+    file.seek(end)
+    head = file.read(8)
+    name, length = head[:4], int.from_bytes(head[4:], "little")
+    is_chunk = name.isascii() and name.decode("ascii").isprintable() and end + 8 + length <= size
+    return len(head) == 8 and any(head) and (name in {b"RIFF", b"RIFX"} or not is_chunk)
 
 
 def _codec(fmt: bytes, order: Literal["little", "big"]) -> int:

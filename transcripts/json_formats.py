@@ -39,6 +39,8 @@ def as_verbose_json(result: Transcription, *, words: bool, segments: bool) -> di
         "speech_without_text_seconds": result.coverage.speech_without_text,
         "rescued_seconds": result.coverage.rescued,
     }
+    if result.is_truncated:
+        body["truncated"] = True
     if result.tracks > 1:
         body |= {"tracks": result.tracks} | ({"track": result.track} if result.track else {})
     timed: dict[str, Any] = {}

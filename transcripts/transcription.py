@@ -229,6 +229,7 @@ class Transcription:
         coverage: how much of it was transcribed.
         track: the audio track that was transcribed, from 1; 0: all, as channels.
         tracks: audio tracks of the file.
+        is_truncated: whether the file is known to hold, or to have held, more than was decoded.
     """
 
     seconds: float
@@ -237,6 +238,7 @@ class Transcription:
     coverage: Coverage = Coverage()
     track: int = 1
     tracks: int = 1
+    is_truncated: bool = False
 
     @property
     def has_numbers(self) -> bool:

@@ -12,7 +12,7 @@ from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.pcm import is_quick
 from audio.riff import read_header
-from tests.audio.sound_files import encoded
+from tests.audio.sound_files import encoded, tone
 
 LIMITS = AudioLimits(min_seconds=0.0)
 
@@ -77,3 +77,21 @@ def test_only_short_pcm_at_the_rate_asked_for_is_quick(data, quick):
 
     assert is_quick(file, 16_000) is quick
     assert file.tell() == 0
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        (b"", False),
+        (b"LIST\x04\0\0\0INFO", False),
+        (bytes(512), False),
+        (encoded(tone(300, 1, 16_000), 16_000), True),
+        ((10_000 * tone(300, 1, 16_000)[5:]).astype("<i2").tobytes(), True),
+    ],
+)
+def test_samples_behind_those_of_the_header_are_not_passed_over_in_silence(behind, expected):
+    data = encoded(tone(500, 2, 16_000), 16_000) + behind
+
+    audio = decode(io.BytesIO(data), rate=16_000, limits=AudioLimits())
+
+    assert (audio.seconds, audio.truncated) == (2, expected)

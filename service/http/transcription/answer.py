@@ -411,8 +411,8 @@ class Reply:
             Channel(side.number, side.seconds, transcript, side.parts, language, await self._speech(side, transcript))
             for side, transcript, language in zip(self.sides, transcripts, languages, strict=True)
         ]
-        tracks = self.origin.track, self.origin.tracks
-        result = Transcription(self.origin.seconds, channels, whole, coverage, *tracks)
+        extent = self.origin.track, self.origin.tracks, self.origin.truncated
+        result = Transcription(self.origin.seconds, channels, whole, coverage, *extent)
         self._count(result)
         return result
 

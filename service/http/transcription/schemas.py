@@ -370,6 +370,10 @@ class VerboseTranscription(BaseModel):
     tracks: Annotated[
         int | SkipJsonSchema[None], Field(description="The number of audio tracks, if there are several.")
     ] = None
+    truncated: Annotated[
+        bool | SkipJsonSchema[None],
+        Field(description="True if the file is known to hold, or to have held, more than was decoded. An extension."),
+    ] = None
     usage: Usage
 
 
