@@ -107,8 +107,11 @@ def download(
 def _listing(repository: str, revision: str | None) -> tuple[ResolvedRevision, dict[str, RepoSibling]]:
     """Return the commit that a revision is now, and the files of that commit."""
     api = HfApi()
+    # First what has a time limit: a hub that is silent would keep `resolve_revision` waiting for ever.
+    info = api.model_info(repository, revision=revision, files_metadata=True, timeout=_ANSWER_SECONDS)
     commit = api.resolve_revision(repository, revision=revision)
-    info = api.model_info(repository, revision=commit.resolved, files_metadata=True, timeout=_ANSWER_SECONDS)
+    if commit.resolved != info.sha:  # it has changed in between
+        info = api.model_info(repository, revision=commit.resolved, files_metadata=True, timeout=_ANSWER_SECONDS)
     return commit, {file.rfilename: file for file in info.siblings or []}
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import socket
 
 import pytest
 from huggingface_hub import constants, snapshot_download
@@ -199,6 +200,15 @@ def test_a_hub_that_has_too_many_requests_is_as_one_that_cannot_be_reached(hub):
     hub.is_busy = True
 
     assert checkpoint_path(NAME) == path
+
+
+def test_a_hub_that_never_answers_is_as_one_that_cannot_be_reached(hub, monkeypatch):
+    before = checkpoint_path(NAME)
+    monkeypatch.setattr("models.checkpoint.hub._ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        assert checkpoint_path(NAME) == before
 
 
 def test_offline_by_setting_nothing_is_asked_for(hub, monkeypatch):
