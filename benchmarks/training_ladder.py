@@ -5,8 +5,9 @@
 Takes real training steps of an attention decoder on real clips, which are read before: some full batches of each
 bucket, in turns over all rungs and rounds. The time of an epoch is their mean time multiplied by its batches. On a CPU
 it is the processor time of this process, which depends little on other load. The last rung changes the precision of the
-one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; the last column is the
-multiple to expect from padding alone, at the mean cost of a second and of a label.
+one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; then the
+multiple to expect from padding alone, at the mean cost of a second and of a label, and the share of clips in the
+batches that were timed.
 """
 
 import argparse
@@ -57,11 +58,17 @@ class MeasuredRung:
     def clips_a_second(self) -> float:
         """Return the clips of an epoch divided by its time."""
         times = [
-            clips / rows * statistics.fmean(self.times[bucket])
+            # A bucket that does not fill a batch has one, which was timed with the clips that there are.
+            max(1.0, clips / rows) * statistics.fmean(self.times[bucket])
             for bucket, (_, clips, rows) in enumerate(self.sampler.buckets)
             if clips
         ]
         return len(self.seconds) / sum(times)
+
+    def covered(self) -> float:
+        """Return the share of the clips that are in measured batches."""
+        measured = sum(len(batch.lengths) for batches in self.batches.values() for batch in batches)
+        return min(1.0, measured / len(self.seconds))
 
     def sizes(self) -> list[tuple[float, float, float]]:
         """Return of each measured batch its padded audio in seconds, its padded labels, and its mean time."""
@@ -214,7 +221,7 @@ def _print(rungs: list[MeasuredRung], device: torch.device, path: Path | None) -
     measured = np.array([size for rung in rungs if rung.precision == "float32" for size in rung.sizes()])
     audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
     print(f"a second of audio takes {1000 * audio_cost:.2f} ms, a label {1000 * label_cost:.2f} ms, padding included")
-    print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips a second  times the first  by padding")
+    print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips/s  times the first  by padding  timed")
     expected = [rung.expected(audio_cost, label_cost) for rung in rungs]
     first = rungs[0].clips_a_second()
     rows = []
@@ -224,10 +231,10 @@ def _print(rungs: list[MeasuredRung], device: torch.device, path: Path | None) -
         audio, labels = 1 - sum(rung.seconds) / padded_seconds, 1 - sum(rung.labels) / padded_labels
         speed = rung.clips_a_second()
         rows.append({"name": rung.name, "clips": clips, "audio": audio, "labels": labels, "clips_a_second": speed})
-        rows[-1]["expected"] = forecast
+        rows[-1] |= {"expected": forecast, "covered": rung.covered()}
         print(
-            f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:15.2f} {speed / first:16.2f} "
-            f"{forecast / expected[0]:11.2f}"
+            f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:8.2f} {speed / first:16.2f} "
+            f"{forecast / expected[0]:11.2f} {rung.covered():6.0%}"
         )
     line = json.dumps({"benchmark": "training_ladder", **describe(device), "rungs": rows})
     print(line)

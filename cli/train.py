@@ -54,7 +54,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="stop after N minutes, with --seeds of all runs; --resume continues",
     )
-    parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
+    parser.add_argument(
+        "--export", metavar="FILE", help="write the weights with the lowest WER on dev, or else the last, at the end"
+    )
     parser.add_argument(
         "--seeds",
         metavar="N",
@@ -163,9 +165,22 @@ def _train(
         if signals:
             return 128 + signals[0]
         if export and ranks.is_first:
-            training.export(export)
-            report(f"{export}: the averaged weights of step {training.step}")
+            _export(training, folder, export)
     return None if is_over else 0
+
+
+def _export(training: "Run", folder: Path, export: Path) -> None:
+    """Write the averaged weights with the lowest word error rate on dev or, without a dev set, the last ones."""
+    from training.best import BEST
+    from training.journal import best_of
+
+    best = best_of(folder / "log.jsonl") if training.recipe.dev else None
+    if best is None:
+        training.export(export)
+        _report(f"{export}: the averaged weights of step {training.step}, the last")
+        return
+    shutil.copyfile(folder / BEST, export)
+    _report(f"{export}: the averaged weights of step {best.step}, with the lowest WER on dev, {100 * best.rate:.2f} %")
 
 
 def _of_seed(folder: Path, seed: int) -> Path:
@@ -175,10 +190,10 @@ def _of_seed(folder: Path, seed: int) -> Path:
 def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
     """Print the lowest WER on dev of runs that differ in their seed, and export the best."""
     from training.best import BEST
-    from training.journal import word_error_rates_of
+    from training.journal import best_of
 
-    rates = {seed: min(word_error_rates_of(_of_seed(folder, seed) / "log.jsonl"), default=None) for seed in seeds}
-    measured = {seed: 100 * rate for seed, rate in rates.items() if rate is not None}
+    bests = {seed: best_of(_of_seed(folder, seed) / "log.jsonl") for seed in seeds}
+    measured = {seed: 100 * lowest.rate for seed, lowest in bests.items() if lowest is not None}
     if not measured:
         raise CommandError(f"no run of {folder} was measured on dev yet")
     for seed, rate in measured.items():

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.board import Board
 from training.errors import ResumeError, TrainingError
@@ -69,13 +69,21 @@ class Journal:
             self._board.close()
 
 
-def word_error_rates_of(path: Path) -> list[float]:
-    """Return the word error rates over all sources in a log, in order; none if there is no log.
+class Measured(NamedTuple):
+    """A word error rate over all sources, a fraction, and the step after which it was measured."""
+
+    rate: float
+    step: int
+
+
+def best_of(path: Path) -> Measured | None:
+    """Return the lowest word error rate in a log, of equal ones the first, whose weights are kept; None without any.
 
     Raises:
         ResumeError: if it cannot be read, or is damaged.
     """
-    return [rate for _, rate in _lines(path, None) if rate is not None]
+    measured = (Measured(rate, json.loads(line)["step"]) for line, rate in _lines(path, None) if rate is not None)
+    return min(measured, default=None)
 
 
 def _lines(path: Path, steps: int | None) -> Iterator[tuple[str, float | None]]:

@@ -1,4 +1,6 @@
-"""Rungs that no figure follows from are refused before they are measured."""
+"""Rungs that no figure follows from are refused before they are measured, and small buckets are not made faster."""
+
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,3 +15,12 @@ def test_rungs_that_cannot_be_compared_are_refused(only, message, monkeypatch, c
         training_ladder.main()
 
     assert message in capsys.readouterr().err
+
+
+def test_a_bucket_that_does_not_fill_a_batch_counts_as_one():
+    rung = object.__new__(training_ladder.MeasuredRung)
+    rung.seconds = [1.0] * 45
+    rung.sampler = SimpleNamespace(buckets=[(1.0, 40, 20), (2.0, 5, 10), (4.0, 0, 5)])  # edge, clips, rows
+    rung.times = {0: [3.0, 5.0], 1: [1.0]}
+
+    assert rung.clips_a_second() == pytest.approx(45 / (2 * 4.0 + 1 * 1.0))

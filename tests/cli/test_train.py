@@ -41,11 +41,14 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
     assert out[5].startswith("step 1: loss ")
     assert out[6].startswith("step 4/4: loss ")
     assert out[7].startswith("step 4: dev WER % ")
-    assert out[8].endswith("model.nemo: the averaged weights of step 4")
     log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
     assert log[-1]["wer"]["all"] > 0
     assert log[1]["memory"] > 10_000_000
+    lowest, step = min((line["wer"]["all"], line["step"]) for line in log if "wer" in line)
+    assert out[8].endswith(
+        f"model.nemo: the averaged weights of step {step}, with the lowest WER on dev, {100 * lowest:.2f} %"
+    )
     assert load_model(recipe / "model.nemo").info()["layers"] == 2
 
 
@@ -98,6 +101,21 @@ def test_a_finished_run_is_made_longer(recipe, capsys):
     assert "step 4 of 7" in capsys.readouterr().out
     steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert steps[-3:] == [5, 6, 7]
+
+
+def test_the_best_on_dev_is_exported_and_not_the_last(recipe, capsys):
+    run(recipe)
+    log = recipe / "out" / "log.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    rates = {0: 0.25, 4: 0.5}  # as if the run had made the model worse
+    lines = [line | {"wer": {"all": rates[line["step"]]}} if "wer" in line else line for line in lines]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (recipe / "out" / "best.nemo").write_bytes(b"the weights of step 0")
+
+    assert run(recipe, "--resume", "--export", str(recipe / "model.nemo")) == 0
+
+    assert (recipe / "model.nemo").read_bytes() == b"the weights of step 0"
+    assert "weights of step 0, with the lowest WER on dev, 25.00 %" in capsys.readouterr().out
 
 
 def test_resume_begins_a_run_where_there_is_none(recipe):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from training.errors import ResumeError
-from training.journal import Journal, word_error_rates_of
+from training.journal import Journal, best_of
 
 
 def steps(path):
@@ -42,7 +42,7 @@ def test_a_damaged_log_is_refused(tmp_path, line):
         Journal(path, steps=5)
 
 
-@pytest.mark.parametrize("read", [lambda path: Journal(path, steps=5), word_error_rates_of])
+@pytest.mark.parametrize("read", [lambda path: Journal(path, steps=5), best_of])
 def test_a_log_that_cannot_be_read_is_refused_by_its_path(tmp_path, read):
     (tmp_path / "log.jsonl").mkdir()
 
