@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import sentencepiece
 
@@ -9,6 +10,7 @@ from models.config import PromptConfig
 from models.text.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.text.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
+from training.spelling import Spelling
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 # NeMo's name of an aggregate vocabulary's first part, which has the special pieces. Here a single part has it too.
@@ -21,6 +23,14 @@ _PIECES = (
     "<|audioseparator|>", "<|emo:undefined|>", "<|emo:neutral|>", "<|emo:happy|>", "<|emo:sad|>", "<|emo:angry|>",
     "<|unklang|>",
 )  # fmt: skip
+
+
+class _Text(NamedTuple):
+    """The pieces of a language: their model, how it spells, and their first label."""
+
+    processor: sentencepiece.SentencePieceProcessor
+    spelling: Spelling
+    start: int
 
 
 class AttentionVocabulary:
@@ -58,7 +68,7 @@ class AttentionVocabulary:
         starts = [sum(len(one.pieces) for one in tokenizers[:place]) for place in range(len(tokenizers))]
         # Each model and its first label, by the two-letter code of its language: en, also for en-US.
         self._texts = {
-            name.split("-")[0]: (sentencepiece.SentencePieceProcessor(model_proto=model), start)
+            name.split("-")[0]: _text_of(model, start)
             for (name, model), start in zip(parts.items(), starts, strict=True)
         }
 
@@ -72,19 +82,27 @@ class AttentionVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
         """Return the labels of a transcript, in the language of the prompt."""
-        processor, start = self._text(prompt)
-        return [start + label for label in processor.encode(text)]
+        processor, spelling, start = self._text(prompt)
+        return [start + label for label in processor.encode(spelling.spelled(text))]
 
-    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:
-        """Return whether a transcript has characters without a label."""
-        processor, _ = self._text(prompt)
-        return processor.unk_id() in processor.encode(text)
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:
+        """Return a transcript in the case of the pieces, without marks that have none."""
+        return self._text(prompt).spelling.spelled(text)
 
-    def _text(self, prompt: Prompt) -> tuple[sentencepiece.SentencePieceProcessor, int]:
-        """Return the model of a text's language, and its first label."""
+    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:
+        """Return the letters and digits of a transcript that have no piece."""
+        return self._text(prompt).spelling.lacking(text)
+
+    def _text(self, prompt: Prompt) -> _Text:
+        """Return the model of a text's language."""
         if len(self._texts) == 1:
             return next(iter(self._texts.values()))
         return self._texts[prompt.target_language or prompt.language or self.prompts.default_language]
+
+
+def _text_of(model: bytes, start: int) -> _Text:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return _Text(processor, Spelling(processor), start)
 
 
 def vocabulary_of_languages(models: Mapping[str, bytes]) -> AttentionVocabulary:

@@ -30,6 +30,7 @@ class TrainingData:
         speaker_balance: the same for the speakers of a source.
         max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
             transcript needs far more memory. None leaves out none.
+        unknown_share: most takes, as a share of all, whose transcripts have letters or digits without a label.
         window: clips that are shuffled among each other. With it, an epoch goes through the tars one after the other,
             in random order, so that each is read nearly in sequence. None shuffles all clips of an epoch.
     """
@@ -42,6 +43,7 @@ class TrainingData:
     source_balance: float = _within(0, 1, default=1.0)
     speaker_balance: float = _within(0, 1, default=1.0)
     max_labels_per_second: float | None = _within(0.1, 1000, default=None)
+    unknown_share: float = _within(0, 1, default=0.1)
     window: int | None = _within(1, 1_000_000_000, default=None)
 
 

@@ -12,6 +12,8 @@ from training.recipe import TrainingData
 from training.takes import Take
 from training.transcripts import Transcripts
 
+_SHOWN_CHARACTERS = 12
+
 
 @dataclass(slots=True)
 class _Group:
@@ -23,7 +25,7 @@ class _Group:
     first: str = ""
 
     def add(self, one: Clip | Take) -> None:
-        self.first = self.first or str(one)
+        self.first = self.first or str(one.clip if isinstance(one, Take) else one)
         self.count += 1
         self.seconds += one.seconds
 
@@ -55,6 +57,8 @@ class Survey:
         self._config = config
         self._all, self._missing, self._short, self._long = (_Group() for _ in range(4))
         self._empty, self._unknown, self._crowded, self._endless = (_Group("take") for _ in range(4))
+        self._spelled = _Group("take")
+        self._lacking: set[str] = set()
         self._seen: tuple[Path, bool] | None = None
 
     def note_clip(self, clip: Clip) -> None:
@@ -82,8 +86,11 @@ class Survey:
             return
         if not text.strip():
             self._empty.add(take)
-        if self._vocabulary.lacks(text, take.clip.prompt):
+        if self._vocabulary.spelled(text, take.clip.prompt) != text:
+            self._spelled.add(take)
+        if lacking := self._vocabulary.lacking(text, take.clip.prompt):
             self._unknown.add(take)
+            self._lacking |= lacking
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))
         features = int(take.seconds * config.features.sample_rate) // config.features.hop
         frames = -(-features // config.encoder.subsampling_factor)
@@ -96,10 +103,16 @@ class Survey:
         """Return lines about the number and length of clips, and problems of some of them.
 
         Raises:
-            ManifestError: if none of the files exists.
+            ManifestError: if none of the files exists, or too many transcripts have characters without a label.
         """
         if self._missing.count == self._all.count:
             raise ManifestError(f"{self._all.first}: No such file or directory (nor any other clip's)")
+        if self._unknown.count > self._data.unknown_share * self.takes:
+            raise ManifestError(
+                f"{self._unknown} of {self.takes:,} with letters or digits that the vocabulary lacks "
+                f"({self._examples()}), such as {self._unknown.first}: the model would learn its unknown piece; "
+                "write them with its letters, or raise data.unknown_share"
+            )
         return [
             f"{self._all}; trained on: {self.takes:,} takes, {_length(self._seconds)}",
             *_line(
@@ -111,11 +124,16 @@ class Survey:
             *_line(
                 "transcripts",
                 ("empty", self._empty),
-                ("with characters that the vocabulary lacks", self._unknown),
+                ("in another case or with marks that the vocabulary lacks, written as it writes", self._spelled),
+                (f"with letters or digits that the vocabulary lacks ({self._examples()})", self._unknown),
                 ("longer than their clip's frames, which CTC leaves out", self._crowded),
                 ("longer than the decoder's positions, which are skipped", self._endless),
             ),
         ]
+
+    def _examples(self) -> str:
+        """Return some of the characters that the vocabulary lacks."""
+        return " ".join(sorted(self._lacking)[:_SHOWN_CHARACTERS])
 
     def _is_there(self, file: Path) -> bool:
         # Clips of a tar, or of a long recording, follow each other.

@@ -8,6 +8,7 @@ import sentencepiece
 
 from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
+from training.spelling import Spelling
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 
@@ -29,8 +30,12 @@ class TrainingVocabulary(Protocol):
         """Return the labels of a transcript, in the language of the prompt if there are several."""
         ...
 
-    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:
-        """Return whether a transcript has characters without a label."""
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:
+        """Return a transcript as labels write it: in their case, without marks that have none."""
+        ...
+
+    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:
+        """Return the letters and digits of a transcript that have no label."""
         ...
 
 
@@ -53,15 +58,20 @@ class PieceVocabulary:
         self.tokenizer = SentencePieceTokenizer(model)
         self.size = len(self.tokenizer.pieces)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._spelling = Spelling(self._processor)
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
-        """Return the labels of a transcript; characters without a piece become the unknown one."""
-        labels: list[int] = self._processor.encode(text)
+        """Return the labels of a transcript; letters and digits without a piece become the unknown one."""
+        labels: list[int] = self._processor.encode(self._spelling.spelled(text))
         return labels
 
-    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:  # noqa: ARG002  # one language
-        """Return whether a transcript has characters without a piece."""
-        return self._processor.unk_id() in self.encode(text)
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:  # noqa: ARG002  # one language
+        """Return a transcript in the case of the pieces, without marks that have none."""
+        return self._spelling.spelled(text)
+
+    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:  # noqa: ARG002  # one language
+        """Return the letters and digits of a transcript that have no piece."""
+        return self._spelling.lacking(text)
 
     @property
     def scores(self) -> str:
@@ -87,13 +97,17 @@ class CharacterVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript."""
-        return [self._labels[character] for character in self._spelled(text) if character in self._labels]
+        return [self._labels[character] for character in self._cased(text) if character in self._labels]
 
-    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:  # noqa: ARG002  # one language
-        """Return whether a transcript has characters without a label."""
-        return any(character not in self._labels for character in self._spelled(text))
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:  # noqa: ARG002  # one language
+        """Return a transcript in the case of the labels, without characters that have none."""
+        return "".join(character for character in self._cased(text) if character in self._labels)
 
-    def _spelled(self, text: str) -> str:
+    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:  # noqa: ARG002  # one language
+        """Return the letters and digits of a transcript that have no label."""
+        return {one for one in self._cased(text) if one not in self._labels and one.isalnum()}
+
+    def _cased(self, text: str) -> str:
         return text.lower() if self._is_lower else text.upper() if self._is_upper else text
 
 

@@ -230,7 +230,7 @@ def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(r
         {"audio": rows[0]["audio"], "duration": rows[0]["duration"], "text": "the water was " * 9},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows + odd))
-    recipe_file(recipe, steps=12)
+    recipe_file(recipe, steps=12, data={"manifests": ["manifest.jsonl"], "unknown_share": 0.2})
 
     assert run(recipe, "--export", str(recipe / "model.nemo")) == 0
 
@@ -239,7 +239,7 @@ def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(r
     assert out[2] == "left out: 1 clip (0.1 s) under 0.5 s, 1 clip (30.0 s) over 20 s"
     assert out[3] == f"skipped: 1 clip (2.0 s) no file, such as {recipe / 'gone.wav'} ({path}, line 5)"
     assert out[4].startswith(
-        "transcripts: 1 take (2.6 s) empty, 1 take (2.6 s) with characters that the vocabulary lack"
+        "transcripts: 1 take (2.6 s) empty, 1 take (2.6 s) with letters or digits that the vocabulary lacks (\u4f60)"
     )
     assert "1 take (2.6 s) longer than their clip's frames" in out[4]
     assert sorted(line.split(" (")[0].split("/")[-1] for line in out if line.startswith("skipped: /")) == [
