@@ -169,6 +169,8 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
     for name, other in (("one fixed batch", fixed), ("the recipe's batches", given)):
         faster = f"an epoch is {other / own:.2f} x as fast as with {name}" if other else f"{name}: does not fit"
         lines.append(faster)
+    if given is not None and given <= own:
+        return [*lines, "keep the recipe's batches: the others are no faster"]
     if optimizer:
         lines.append(_suited(found, optimizer))
     lines.append(f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}")

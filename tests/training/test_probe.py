@@ -66,6 +66,16 @@ def test_rate_and_average_follow_the_batch():
     assert lines[-2].endswith("optimizer: {peak: 0.002, ema: 0.996}")
 
 
+@pytest.mark.parametrize(("given", "keeps"), [(Measured(0.2, 1), True), (Measured(0.3, 1), False)])
+def test_batches_that_are_no_faster_are_not_recommended(given, keeps):
+    """A step with a quarter of the clips must take less than a quarter of the time."""
+    found = [Found(bucket, 100, 40, Measured(1, 1), None, given, 10, 10) for bucket, *_ in BUCKETS]
+
+    lines = table(found, Optimizer(peak=0.001, warmup=0))
+
+    assert lines[-1].startswith("keep the recipe's batches" if keeps else "for the recipe: batches: ")
+
+
 def test_a_clip_that_does_not_fit_alone_is_named():
     with pytest.raises(MemoryError, match=r"a clip of 20\.0 s with 80 labels"):
         probe(BUCKETS, lambda bucket, _: None if bucket.seconds > 15 else Measured(1, 1), by_memory=True)
