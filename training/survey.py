@@ -42,19 +42,21 @@ class Survey:
         takes: number of takes to train on.
     """
 
-    def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig) -> None:
+    def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig, *, reads_texts: bool) -> None:
         """Begin a survey.
 
         Args:
             data: the recipe's training data.
             transcripts: makes labels of transcripts.
             config: the student's configuration.
+            reads_texts: whether the run learns from transcripts; with a teacher, nothing is said of them.
         """
         self.takes = 0
         self._seconds = 0.0
         self._data = data
         self._vocabulary = transcripts.vocabulary
         self._config = config
+        self._reads_texts = reads_texts
         self._all, self._missing, self._short, self._long = (_Group() for _ in range(4))
         self._empty, self._unknown, self._crowded, self._endless = (_Group("take") for _ in range(4))
         self._spelled = _Group("take")
@@ -82,7 +84,7 @@ class Survey:
         self.takes += 1
         self._seconds += take.seconds
         text, config = take.clip.text, self._config
-        if text is None:
+        if text is None or not self._reads_texts:
             return
         if not text.strip():
             self._empty.add(take)

@@ -178,7 +178,8 @@ def _state(path: Path) -> list[str | int]:
 def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> dict[str, Any]:
     """Write the clips and the takes, and return what index.json says about them."""
     data = recipe.data
-    survey, density = Survey(data, transcripts, config), DensityFilter(data.max_labels_per_second)
+    survey = Survey(data, transcripts, config, reads_texts=recipe.teacher is None)
+    density = DensityFilter(data.max_labels_per_second)
     shards, digest = _Shards(), hashlib.sha256()
     fitted = 0
     with _NewFile(folder / _CLIPS) as clips, _NewFile(folder / _TAKES) as takes:

@@ -9,14 +9,14 @@ from transcripts.transcript import Transcript
 _EDGE_SECONDS = 0.3
 
 
-class Stretch(NamedTuple):
-    """A stretch of an utterance, in seconds."""
+class Gap(NamedTuple):
+    """A stretch of an utterance without words, or a part of one, in seconds."""
 
     start: float
     stop: float
 
 
-def gaps(transcript: Transcript, seconds: float, least: float) -> list[Stretch]:
+def gaps(transcript: Transcript, seconds: float, least: float) -> list[Gap]:
     """Return the stretches without words, in order; none if the words have no times.
 
     Args:
@@ -28,9 +28,9 @@ def gaps(transcript: Transcript, seconds: float, least: float) -> list[Stretch]:
     for word in transcript.words:
         if word.start is None or word.end is None:
             return []
-        found.append(Stretch(edge, word.start - _EDGE_SECONDS))
+        found.append(Gap(edge, word.start - _EDGE_SECONDS))
         edge = max(edge, word.end + _EDGE_SECONDS)
-    found.append(Stretch(edge, seconds))
+    found.append(Gap(edge, seconds))
     return [gap for gap in found if gap.stop - gap.start >= least]
 
 
@@ -39,8 +39,10 @@ def filled(transcript: Transcript, words: Transcript) -> Transcript:
 
     Args:
         transcript: of the utterance.
-        words: of one of its gaps.
+        words: of one of its gaps. Without times they have no place beside other words, and are left out.
     """
+    if not transcript.words:
+        return words
     if not words.words or words.words[0].start is None:
         return transcript
     begin = words.words[0].start

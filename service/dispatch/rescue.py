@@ -18,7 +18,7 @@ from audio.segment.level import Level
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 from service.dispatch.errors import DispatchError
 from service.threads import in_thread
-from transcripts.gaps import Stretch, filled, gaps
+from transcripts.gaps import Gap, filled, gaps
 from transcripts.joining import shifted
 from transcripts.transcript import Transcript
 
@@ -82,12 +82,11 @@ class Rescue:
                 found = await transcribe(samples[int(start * rate) : int(stop * rate)])
             except DispatchError:
                 break  # the queue is full, or it is too late; what there is counts
-            if found.words:
-                transcript = filled(transcript, shifted(found, start))
-                rescued += stop - start
+            before, transcript = transcript, filled(transcript, shifted(found, start))
+            rescued += stop - start if transcript.text != before.text else 0.0
         return Rescued(transcript, rescued)
 
-    def _speech(self, samples: Samples, rate: int, empty: Sequence[Stretch]) -> list[Stretch]:
+    def _speech(self, samples: Samples, rate: int, empty: Sequence[Gap]) -> list[Gap]:
         """Return the stretches from the first to the last sound of speech in gaps with enough of it."""
         found = []
         for gap in empty:
@@ -99,7 +98,7 @@ class Rescue:
             if len(spoken) * FRAME_SECONDS < _LEAST:
                 continue
             first, last = (gap.start + float(frame) * FRAME_SECONDS for frame in (spoken[0], spoken[-1] + 1))
-            found.append(Stretch(max(gap.start, first - _MARGIN, _SHIFT), min(gap.stop, last + _MARGIN)))
+            found.append(Gap(max(gap.start, first - _MARGIN, _SHIFT), min(gap.stop, last + _MARGIN)))
         return found
 
     def _probabilities(self, sound: Samples, rate: int) -> Samples:

@@ -54,6 +54,16 @@ def finish(run, **options):
     return [(line["step"], line["loss"], line["states"], line["posteriors"]) for line in lines]
 
 
+@pytest.mark.golden
+def test_transcripts_that_the_vocabulary_cannot_write_do_not_matter_to_a_teacher(tmp_path):
+    manifest(tmp_path, {"espeak-2s": "\u043f\u0440\u0438\u0432\u0435\u0442"})
+    recipe = read_recipe(recipe_file(tmp_path, **distilled()))
+
+    run = Run(recipe, tmp_path, CPU)
+
+    assert not any(line.startswith("transcripts") for line in run.survey)
+
+
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_every_layer_of_both_is_in_one_group_in_order_and_no_group_has_several_of_both(student, teacher):
     found = groups(student, teacher)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcripts.gaps import Stretch, filled, gaps
+from transcripts.gaps import Gap, filled, gaps
 from transcripts.joining import joined, shifted
 from transcripts.transcript import Transcript, Word
 
@@ -29,7 +29,7 @@ def spoken(*times: tuple[str, float, float]) -> Transcript:
     ],
 )
 def test_gaps_are_what_no_word_is_near(words, found):
-    assert gaps(spoken(*words), 10.0, 1.0) == [Stretch(*map(pytest.approx, gap)) for gap in found]
+    assert gaps(spoken(*words), 10.0, 1.0) == [Gap(*map(pytest.approx, gap)) for gap in found]
 
 
 def test_words_without_times_have_no_gaps():
@@ -38,6 +38,7 @@ def test_words_without_times_have_no_gaps():
 
     assert gaps(untimed, 60.0, 1.0) == []
     assert filled(timed, untimed) == timed
+    assert filled(spoken(), untimed) == untimed
 
 
 @given(st.lists(st.sampled_from(["ab", "c", "def"]), min_size=1, max_size=6), st.data())

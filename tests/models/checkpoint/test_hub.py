@@ -8,6 +8,7 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 
 from models import checkpoint_path, load_model, model_id
+from models.checkpoint.others import other_kind
 from models.errors import (
     DownloadError,
     MissingCheckpointError,
@@ -150,6 +151,13 @@ def test_a_model_whose_name_says_that_it_is_another_is_refused_without_a_request
     assert kind in message
     assert "serve" in message
     assert not hub.requests
+
+
+@pytest.mark.parametrize(
+    "name", ["ttslab/parakeet", "owner/canary-finetuned", "codecs/asr", "nvidia/parakeet-tdt-0.6b-v3"]
+)
+def test_a_part_of_a_word_in_a_name_refuses_nothing(name):
+    assert other_kind(name) is None
 
 
 # How it arrives

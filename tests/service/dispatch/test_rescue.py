@@ -91,6 +91,16 @@ def test_what_has_words_throughout_is_left_as_it_is(rescue, speech):
     assert (seconds, again) == (0.0, [])
 
 
+def test_words_without_times_rescue_a_clip_without_any(rescue, speech):
+    async def transcribe(_):
+        return Transcript("again", [7], [0.9], [Word("again", None, None, 0.9, (0, 1))])
+
+    found = asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, transcribe))
+
+    assert found.transcript.text == "again"
+    assert found.seconds > 0
+
+
 def test_a_stretch_that_cannot_be_transcribed_stays_without_words(rescue, speech):
     async def refuse(_):
         raise DeadlineExceededError("No transcript in time.", retry_after=60)
