@@ -294,7 +294,7 @@ class Model(DeviceModel):
             return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts))
         if search := self._searches.get(decoder):
             frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
-            fetched = search(self._prompted(frames, prompts), encoder_lengths)
+            fetched = search(self._prompted(frames, prompts), encoder_lengths, None)
         else:  # greedy CTC
             (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)

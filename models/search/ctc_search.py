@@ -12,27 +12,42 @@ from models.heads.ctc import CTCHead
 from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
 from models.search.graphed_ctc_beam import GraphedCtcBeam
+from models.search.label_masks import LabelMasks
 from models.search.language_model import LanguageModel
 from models.search.result import ChosenSearch, FetchedResult
 
 
 def greedy_ctc(head: CTCHead) -> ChosenSearch:
-    """Return greedy search of a CTC head over frames that were changed after the encoder's pass."""
-    return ChosenSearch(lambda encoded, lengths: ctc_greedy(head(encoded), lengths, head.blank).fetched())
+    """Return greedy search of a CTC head, for what the encoder's pass does not do: changed frames, and masks."""
+
+    def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+        return ctc_greedy(_logits(head, encoded, masks), lengths, head.blank).fetched()
+
+    return ChosenSearch(search)
 
 
 def ctc_search(head: CTCHead, language_model: LanguageModel, device: torch.device) -> ChosenSearch:
     """Return the search of a CTC head on a device."""
     if device.type != "cpu":
         beam = GraphedCtcBeam(head.blank, language_model, device)
-        return ChosenSearch(lambda encoded, lengths: beam.search(head(encoded), lengths), beam.sizes)
+
+        def graphed(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+            return beam.search(_logits(head, encoded, masks), lengths)
+
+        return ChosenSearch(graphed, beam.sizes)
     # One thread searches while others encode: two that search at the same time wait for the interpreter at each of
     # thousands of small operations.
     one_at_a_time = Lock()
 
-    def search(encoded: Tensor, lengths: Tensor) -> FetchedResult:
-        logits = head(encoded)
+    def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+        logits = _logits(head, encoded, masks)
         with one_at_a_time:
             return ctc_beam(logits, lengths, head.blank, language_model).fetched()
 
     return ChosenSearch(search)
+
+
+def _logits(head: CTCHead, encoded: Tensor, masks: LabelMasks | None) -> Tensor:
+    """Return logits [batch, frames, labels + 1] for frames [batch, frames, width]; -inf where a row is masked."""
+    logits: Tensor = head(encoded)
+    return logits if masks is None else masks.added(logits)

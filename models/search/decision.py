@@ -22,7 +22,9 @@ class Decision(NamedTuple):
     logits: Tensor
 
 
-def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: Tensor) -> Decision:
+def decide(
+    joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: Tensor, added: Tensor | None = None
+) -> Decision:
     """Choose greedily in float32; the lowest index wins a tie.
 
     Args:
@@ -30,8 +32,11 @@ def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: T
         encoder_frames: projected encoder frames, [..., joint width].
         predicted: projected predictor outputs, whose shape broadcasts with that of the frames.
         durations: ``joint.durations`` as an int64 tensor on the device.
+        added: added to the logits of labels and blank (label_masks.py), whose shape it broadcasts with.
     """
     label_logits, duration_logits = joint.split(joint(encoder_frames, predicted).float())
+    if added is not None:
+        label_logits = label_logits + added
     token = label_logits.argmax(dim=-1)
     duration = durations[duration_logits.argmax(dim=-1)] if durations.numel() else torch.zeros_like(token)
     return Decision(

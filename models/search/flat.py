@@ -13,6 +13,7 @@ from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
 from models.search.decision import confidence
+from models.search.label_masks import LabelMasks
 from models.search.result import SearchResult
 
 # A step scores about this number of frames when fewer rows are left: a product of a few frames takes as long as that of
@@ -23,7 +24,14 @@ _LABELS_RATED_AT_ONCE = 256
 
 
 @torch.no_grad()
-def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> SearchResult:
+def flat(
+    encoded: Tensor,
+    lengths: Tensor,
+    predictor: Predictor,
+    joint: Joint,
+    max_symbols: int,
+    masks: LabelMasks | None = None,
+) -> SearchResult:
     """Search a batch; a row's result does not depend on the rest of its batch.
 
     Args:
@@ -32,6 +40,7 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
         predictor: the predictor.
         joint: the joint of an RNN-T, or of a TDT if it has durations.
         max_symbols: most labels in one frame.
+        masks: the labels that each row may write; None for all.
 
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
@@ -43,7 +52,7 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
     if max_symbols < 1:
         raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
     rows = [_Row(index, length) for index, length in enumerate(lengths.tolist())]
-    form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols)
+    form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols, masks)
     going = [row for row in rows if not row.is_done]
     while going:
         form.step(going)
@@ -85,13 +94,16 @@ class _Row:
 class _Flat:
     """The step of the search, and its tensors."""
 
-    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
+    def __init__(
+        self, projected: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, masks: LabelMasks | None
+    ) -> None:
         batch, self._padded = projected.shape[:2]
         self._projected = projected.flatten(0, 1)
         self._device = projected.device
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
+        self._masks = masks
         start = torch.full((batch,), predictor.blank, device=self._device)
         output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
         self._predicted: Tensor = joint.predictor_projection(output)
@@ -104,6 +116,9 @@ class _Flat:
         window = max(1, _FRAMES_A_STEP // len(going))
         logits = self._scored(going, window)
         label_logits, duration_logits = self._joint.split(logits)
+        if self._masks is not None:
+            kinds = self._masks.kinds.index_select(0, self._indices([row.index for row in going]))
+            label_logits = label_logits + self._masks.table.index_select(0, kinds).repeat_interleave(window, dim=0)
         tokens = label_logits.argmax(dim=1).tolist()
         choices = duration_logits.argmax(dim=1).tolist() if self._joint.durations else []
         durations = [self._joint.durations[choice] for choice in choices] or [0] * len(tokens)

@@ -17,6 +17,7 @@ from torch import Tensor
 from models.heads.transducer import Joint
 from models.kernels.activations import sigmoid, tanh
 from models.kernels.tiles import Tile, chosen_tile
+from models.search.label_masks import LabelMasks
 from models.search.state import TransducerState
 
 # Triton's types mean nothing to a type checker.
@@ -25,6 +26,8 @@ from models.search.state import TransducerState
 
 # With two stages, large tiles fit the shared memory of every GPU since Ampere.
 SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
+# Masks take registers, so a program has half of the rows.
+MASKED_SCORES_OF_MANY = Tile(64, 128, warps=8, stages=2)
 _WIDTH = 64  # values of a row multiplied at a time
 
 _ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
@@ -38,6 +41,8 @@ def _score_tile(
     lengths,
     weight,
     bias,
+    masks,
+    kinds,
     best,
     choice,
     mass,
@@ -49,6 +54,7 @@ def _score_tile(
     ACTIVATION: tl.constexpr,
     COUNT: tl.constexpr,
     OUTPUTS: tl.constexpr,
+    MASKED: tl.constexpr,
     ROWS: tl.constexpr,
     LABELS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -69,7 +75,12 @@ def _score_tile(
         output = tl.where(of_labels, label, label - tile * LABELS + COUNT)
         known = output < tl.where(of_labels, COUNT, OUTPUTS)
         encoder_row = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
-        scores = tl.zeros((ROWS, LABELS), tl.float32)
+        if MASKED:
+            kind = tl.load(kinds + row, mask=wanted, other=0).to(tl.int32)
+            masked = wanted[:, None] & (known & of_labels)[None, :]
+            scores = tl.load(masks + (kind[:, None] * COUNT + label[None, :]), mask=masked, other=0.0)
+        else:
+            scores = tl.zeros((ROWS, LABELS), tl.float32)
         for start in range(0, JOINT, WIDTH):
             unit = start + tl.arange(0, WIDTH)
             inside = unit < JOINT
@@ -90,7 +101,9 @@ def _score_tile(
         scores = tl.where(known[None, :], scores, float("-inf"))
         top = tl.max(scores, axis=1)
         lowest = tl.min(tl.where(scores == top[:, None], label[None, :], tiles * LABELS - 1), axis=1)
-        shares = tl.exp(scores - top[:, None])
+        # A tile whose labels are all masked has no mass, and minus infinity minus itself would not be a number.
+        highest = tl.where(top == float("-inf"), 0.0, top) if MASKED else top
+        shares = tl.exp(scores - highest[:, None])
         tl.store(best + pair * tiles + tile, top, mask=wanted)
         tl.store(choice + pair * tiles + tile, lowest, mask=wanted)
         tl.store(mass + pair * tiles + tile, tl.sum(shares, axis=1), mask=wanted)
@@ -207,16 +220,24 @@ class JointKernel:
         scores: the last result.
     """
 
-    def __init__(self, joint: Joint, rows: int, window: int) -> None:
+    def __init__(self, joint: Joint, rows: int, window: int, masks: LabelMasks | None = None) -> None:
         """Choose tiles, and allocate the scores of ``rows`` rows.
+
+        Args:
+            joint: the joint.
+            rows: rows of a batch.
+            window: number of frames ahead.
+            masks: the labels that each row may write, at addresses that stay; None for all.
 
         Raises:
             ValueError: if the durations do not fit one tile.
         """
         weight, self._count = joint.output.weight, joint.blank + 1
         self._weight, self._bias = weight.detach(), joint.output.bias.detach()
+        self._masks = masks
         self._activation = _ACTIVATIONS[type(joint.activation)]
-        self._tile = chosen_tile(SCORES_OF_FEW, SCORES_OF_MANY, rows * window, self._count, weight.dtype)
+        many = SCORES_OF_MANY if masks is None else MASKED_SCORES_OF_MANY
+        self._tile = chosen_tile(SCORES_OF_FEW, many, rows * window, self._count, weight.dtype)
         self.window, self.tile_labels = window, self._tile.columns
         if len(joint.durations) > self.tile_labels:
             raise ValueError(f"{len(joint.durations)} durations do not fit a tile of {self.tile_labels}")
@@ -249,6 +270,7 @@ class JointKernel:
             lengths,
             self._weight,
             self._bias,
+            *(self._masks or (None, None)),
             self.scores.best,
             self.scores.choice,
             self.scores.mass,
@@ -260,6 +282,7 @@ class JointKernel:
             ACTIVATION=self._activation,
             COUNT=self._count,
             OUTPUTS=len(self._bias),
+            MASKED=self._masks is not None,
             ROWS=self._tile.rows,
             LABELS=self._tile.columns,
             WIDTH=_WIDTH,

@@ -6,6 +6,7 @@ from torch import Tensor
 from models.heads.transducer import Joint, Predictor
 from models.search.fused_joint import JointKernel, WalkKernel
 from models.search.fused_predictor import PredictorKernels
+from models.search.label_masks import LabelMasks
 from models.search.state import TransducerState
 
 
@@ -16,10 +17,12 @@ class FusedLookAhead:
         projected: encoder frames, projected for the joint, [batch, frames, joint width].
     """
 
-    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, window: int) -> None:
+    def __init__(
+        self, projected: Tensor, predictor: Predictor, joint: Joint, window: int, masks: LabelMasks | None = None
+    ) -> None:
         self.projected = projected
         rows = projected.size(0)
-        self._score = JointKernel(joint, rows, window)
+        self._score = JointKernel(joint, rows, window, masks)
         self._walk = WalkKernel(joint, self._score)
         self._advance = PredictorKernels(predictor, joint)
         self._spare = predictor.initial_state(rows)[0]

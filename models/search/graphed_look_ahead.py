@@ -4,6 +4,7 @@ Graphs run in a side stream, beside the encoding of the next batch.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -16,6 +17,7 @@ from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_cap
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
 from models.search.drivers.graph import GraphDriver
+from models.search.label_masks import LabelMasks, table_size
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
@@ -35,7 +37,7 @@ class Form(Protocol):
         """Do two steps."""
 
 
-NewForm = Callable[[Tensor, Predictor, Joint, int], Form]
+NewForm = Callable[[Tensor, Predictor, Joint, int, LabelMasks | None], Form]
 
 
 class GraphedLookAhead:
@@ -69,52 +71,61 @@ class GraphedLookAhead:
         self._max_symbols = max_symbols
         weight = joint.output.weight
         self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
-        self._compared: set[FastPath] = set()
+        self._compared: set[tuple[FastPath, bool]] = set()
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(weight.device)
         self.sizes: Sizes[_Prepared] = Sizes(weight.device)
 
     @torch.no_grad()
-    def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
+    def search(self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None = None) -> FetchedResult:
         """Search a batch, as ``look_ahead`` does.
 
         Args:
             encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
+            masks: the labels that each row may write; None for all.
         """
-        prepared = self._prepared(encoded) if encoded.size(0) and encoded.size(1) else None
+        prepared = self._prepared(encoded, masks) if encoded.size(0) and encoded.size(1) else None
         if prepared is None:
-            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).fetched()
-        return prepared.search(encoded, lengths)
+            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols, masks).fetched()
+        return prepared.search(encoded, lengths, masks)
 
-    def _prepared(self, encoded: Tensor) -> "_Prepared | None":
+    def _prepared(self, encoded: Tensor, masks: LabelMasks | None) -> "_Prepared | None":
         if not FAST_PATHS.allows(FastPath.SEARCH_GRAPHS):
             return None
-        rows, frames = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
-        known = self.sizes.get((rows, frames), lambda: self._prepare(encoded.new_zeros(rows, frames, encoded.size(2))))
+        size: tuple[int, ...] = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
+
+        def prepare(masked: _Masked | None = None) -> _Prepared:
+            return self._prepare(encoded.new_zeros(*size, encoded.size(2)), masked)
+
+        known = self.sizes.get(size, prepare)
+        if known and masks is not None:
+            masked = _Masked(known, table_size(len(masks.table)))
+            known = self.sizes.get((*size, masked.kinds), lambda: prepare(masked))
         return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
 
-    def _prepare(self, largest: Tensor) -> "_Prepared":
+    def _prepare(self, largest: Tensor, masked: "_Masked | None") -> "_Prepared":
         """Prepare a size by the strongest form that finds what look-ahead in plain operations finds."""
         if self.fused and FAST_PATHS.allows(FastPath.SEARCH):
             with FAST_PATHS.trying(FastPath.SEARCH, _says_nothing_of_kernels):
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
-                prepared = self._prepare_with(FusedLookAhead, largest)
+                prepared = self._prepare_with(FusedLookAhead, largest, masked)
                 if self._agrees(prepared, largest, FastPath.SEARCH):
                     return prepared
-        prepared = self._prepare_with(LookAhead, largest)
+        prepared = self._prepare_with(LookAhead, largest, masked)
         if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS):
-            prepared = self._prepare_with(LookAhead, largest)
+            prepared = self._prepare_with(LookAhead, largest, masked)
             self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS)
         return prepared
 
     def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
         """Compare the first size with look-ahead in plain operations, on noise; bar the path if it disagrees."""
-        if not FAST_PATHS.suits(largest.device) or path in self._compared:
+        compared = path, prepared.masks is not None
+        if not FAST_PATHS.suits(largest.device) or compared in self._compared:
             return True
-        self._compared.add(path)
+        self._compared.add(compared)
         with FAST_PATHS.trying(path, lambda _: True):
             return self._finds_the_same(prepared, largest, path)
 
@@ -124,21 +135,43 @@ class GraphedLookAhead:
         encoded = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
         lengths = torch.arange(rows, 0, -1, device=largest.device) * frames // rows
         encoded = encoded.to(largest.dtype)
-        found = prepared.search(encoded, lengths).rows()
-        plain = look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).rows()
+        masks = None
+        if prepared.masks:  # of the second kind, half of the labels may be written
+            table = torch.zeros_like(prepared.masks.table[:2])
+            table[1, : self._joint.blank : 2] = -torch.inf
+            masks = LabelMasks(table, torch.arange(rows, device=largest.device) % 2)
+        found = prepared.search(encoded, lengths, masks).rows()
+        plain = look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols, masks).rows()
         equal = sum(one.tokens == other.tokens for one, other in zip(found, plain, strict=True))
         enough = 1.0 if largest.dtype == torch.float32 else _EQUAL_SHARE
         why = f"{equal} of {rows} rows have the tokens of plain operations"
         return FAST_PATHS.judge(path, why, agrees=equal >= enough * rows)
 
-    def _prepare_with(self, form: NewForm, largest: Tensor) -> "_Prepared":
+    def _prepare_with(self, form: NewForm, largest: Tensor, masked: "_Masked | None") -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols
         window = window_of(largest.size(0)) if self._window is None else self._window
-        return _Prepared(form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops)
+        return _Prepared(
+            form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops, masked=masked
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """What a size with masks is made of: the same without, whose state it shares, and the kinds of rows."""
+
+    plain: "_Prepared"
+    kinds: int
 
 
 class _Prepared:
-    """State and graph for batches with at most the rows and frames of ``largest``."""
+    """State and graph for batches with at most the rows and frames of ``largest``.
+
+    Attributes:
+        projected: encoder frames, projected for the joint, [rows, frames, joint width].
+        state: the state of the search.
+        masks: the labels that its rows may write, at addresses that stay; None if they may write all.
+        loops: whether the device repeats steps by itself.
+    """
 
     def __init__(
         self,
@@ -151,33 +184,45 @@ class _Prepared:
         window: int,
         side_stream: SideStream,
         loops: bool,
+        masked: _Masked | None,
     ) -> None:
         self._side_stream = side_stream
         self._joint = joint
-        self._projected = joint.encoder_projection(largest)
-        self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
-        self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
-        self._form = form(self._projected, predictor, joint, window)
+        side_stream.join()  # the batch before may still use what is shared
+        self.projected: Tensor
+        self.state: TransducerState
+        if masked:
+            self.projected, self.state = masked.plain.projected, masked.plain.state
+        else:
+            self.projected = joint.encoder_projection(largest)
+            lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
+            self.state = TransducerState(lengths, largest.size(1), predictor, joint, max_symbols)
+        self.masks: LabelMasks | None = None
+        if masked:
+            self.masks = LabelMasks.of_all(largest.size(0), masked.kinds, joint.blank + 1, largest.device)
+        self._form = form(self.projected, predictor, joint, window, self.masks)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
         self.loops = self._driver.loops
 
-    def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
+    def search(self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
         rows, frames = encoded.shape[:2]
         projected = self._joint.encoder_projection(encoded)
         self._side_stream.join()  # the batch before has the state until its tokens are copied
-        self._projected[:rows, :frames] = projected
-        self._lengths.zero_()
-        self._lengths[:rows] = lengths
-        self._state.restart()
+        self.projected[:rows, :frames] = projected
+        self.state.lengths.zero_()
+        self.state.lengths[:rows] = lengths
+        if self.masks and masks:
+            self.masks.replace(masks)
+        self.state.restart()
         with self._side_stream.entered():
-            steps = self._driver.until_done(most=self._state.capacity + 1)
-            return self._state.result(columns=min(steps, self._state.capacity)).first(rows).fetched()
+            steps = self._driver.until_done(most=self.state.capacity + 1)
+            return self.state.result(columns=min(steps, self.state.capacity)).first(rows).fetched()
 
     def _advance(self, steps: int) -> None:
         for _ in range(steps // 2):
-            self._form.two_steps(self._state)
-        self._going.copy_(self._state.active.any())
+            self._form.two_steps(self.state)
+        self._going.copy_(self.state.active.any())
 
 
 def _says_nothing_of_kernels(error: Exception) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 from models.heads.transducer import Joint, Predictor
 from models.search.decision import confidence, decide
 from models.search.drivers.eager import repeat
+from models.search.label_masks import LabelMasks
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
 
@@ -31,7 +32,13 @@ def window_of(rows: int) -> int:
 
 @torch.no_grad()
 def look_ahead(
-    encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, window: int = WINDOW
+    encoded: Tensor,
+    lengths: Tensor,
+    predictor: Predictor,
+    joint: Joint,
+    max_symbols: int,
+    masks: LabelMasks | None = None,
+    window: int = WINDOW,
 ) -> SearchResult:
     """Search a batch; a row's result is that of flat search, and does not depend on the rest of the batch.
 
@@ -41,6 +48,7 @@ def look_ahead(
         predictor: the predictor.
         joint: the joint of an RNN-T, or of a TDT if it has durations.
         max_symbols: most labels in one frame.
+        masks: the labels that each row may write; None for all.
         window: frames that a step scores.
 
     Returns:
@@ -49,7 +57,7 @@ def look_ahead(
     Raises:
         ValueError: if ``max_symbols`` or ``window`` is not positive.
     """
-    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window)
+    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks)
     state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
     steps = repeat(form.step, state)
     return state.result(columns=min(steps, state.capacity))
@@ -62,7 +70,9 @@ class LookAhead:
         projected: encoder frames, projected for the joint, [batch, frames, joint width].
     """
 
-    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, window: int) -> None:
+    def __init__(
+        self, projected: Tensor, predictor: Predictor, joint: Joint, window: int, masks: LabelMasks | None = None
+    ) -> None:
         """Prepare to step.
 
         Raises:
@@ -73,6 +83,7 @@ class LookAhead:
         self.projected = projected
         self._predictor = predictor
         self._joint = joint
+        self._masks = masks
         device = projected.device
         self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=device)
         self._offsets = torch.arange(window, device=device)
@@ -93,7 +104,8 @@ class LookAhead:
         frame = state.time[:, None] + self._offsets
         inside = frame < state.lengths[:, None]
         scored = self.projected[self._rows, frame.clamp(max=self.projected.size(1) - 1)]
-        choice = decide(self._joint, scored, state.predicted[:, None], self._durations)
+        added = None if self._masks is None else self._masks.of_rows[:, None]
+        choice = decide(self._joint, scored, state.predicted[:, None], self._durations, added)
         waits = (choice.token == self._joint.blank) | ~inside
         stop = self._followed(choice.duration.where(inside, len(self._offsets)), waits)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.device.host_copy import HostCopy
 from models.graphs.sizes import Sizes
+from models.search.label_masks import LabelMasks
 from transcripts.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
@@ -183,8 +184,9 @@ class FetchedResult:
         return [flat.row(index) for index in range(len(flat.counts))]
 
 
-# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row.
-Search = Callable[[Tensor, Tensor], FetchedResult]
+# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row, and the labels that
+# each may write, or None for all.
+Search = Callable[[Tensor, Tensor, LabelMasks | None], FetchedResult]
 
 
 class ChosenSearch(NamedTuple):

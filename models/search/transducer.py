@@ -6,16 +6,22 @@ decide is in ``decision.py``, and what a row remembers from step to step in ``st
 """
 
 import torch
+from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.result import ChosenSearch
+from models.search.label_masks import LabelMasks
+from models.search.result import ChosenSearch, FetchedResult
 
 
 def transducer_search(predictor: Predictor, joint: Joint, max_symbols: int, device: torch.device) -> ChosenSearch:
     """Return the search of a transducer on a device; ``max_symbols`` is the most labels of a frame."""
     if device.type == "cpu":
-        return ChosenSearch(lambda encoded, lengths: flat(encoded, lengths, predictor, joint, max_symbols).fetched())
+
+        def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+            return flat(encoded, lengths, predictor, joint, max_symbols, masks).fetched()
+
+        return ChosenSearch(search)
     graphed = GraphedLookAhead(predictor, joint, max_symbols)
     return ChosenSearch(graphed.search, graphed.sizes)

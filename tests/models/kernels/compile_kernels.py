@@ -22,7 +22,7 @@ from models.kernels.decoder_step import FEW, KEYS, MANY, SLICE, _attend_from_tok
 from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
-from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, _score_tile, _walk
+from models.search.fused_joint import MASKED_SCORES_OF_MANY, SCORES_OF_FEW, SCORES_OF_MANY, _score_tile, _walk
 from models.search.fused_predictor import UNITS_OF_FEW, UNITS_OF_MANY, _lstm_layer, _project
 from training.losses.kernels.fold import _fold
 from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
@@ -37,6 +37,7 @@ COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "t
             "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
 SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
+OF_MASKS = {"masks": "*fp32", "kinds": "*i64"}
 OF_SEARCH = {"COUNT": 1025, "OUTPUTS": 1030, "JOINT": 640, "ACTIVATION": 0, "WIDTH": 64}
 OF_GATES = dict.fromkeys(("bias", "cell", "label_gates"), "*fp32")
 OF_PREDICTOR = {"SLICE": 64, "WIDTH": 640}
@@ -75,9 +76,13 @@ KERNELS = [
 
 # Small tiles, and in half precision large ones.
 OF_TILES = {}
-for window, tile in ((8, SCORES_OF_FEW), (4, SCORES_OF_MANY)):
-    constants = {"WINDOW": window, "ROWS": tile.rows, "LABELS": tile.columns}
-    KERNELS.append((_score_tile, {}, OF_SEARCH | constants))
+for tile in (SCORES_OF_FEW, SCORES_OF_MANY, MASKED_SCORES_OF_MANY):
+    constants = {"WINDOW": 8 if tile == SCORES_OF_FEW else 4, "ROWS": tile.rows, "LABELS": tile.columns}
+    if tile != MASKED_SCORES_OF_MANY:
+        unmasked = {"MASKED": False} | dict.fromkeys(OF_MASKS)
+        KERNELS.append((_score_tile, dict.fromkeys(OF_MASKS, "constexpr"), OF_SEARCH | constants | unmasked))
+    if tile != SCORES_OF_MANY:
+        KERNELS.append((_score_tile, OF_MASKS, OF_SEARCH | constants | {"MASKED": True}))
     OF_TILES[_score_tile.__name__, tile.rows] = tile
 for tile in (UNITS_OF_FEW, UNITS_OF_MANY):
     constants = OF_PREDICTOR | {"ROWS": tile.rows, "UNITS": tile.columns}

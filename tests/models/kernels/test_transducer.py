@@ -12,6 +12,7 @@ from models.heads.transducer import Joint, Predictor
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
 from models.search.graphed_look_ahead import GraphedLookAhead
+from models.search.label_masks import LabelMasks
 from models.search.look_ahead import look_ahead
 from models.search.state import TransducerState
 
@@ -82,6 +83,23 @@ def test_scores_are_those_of_the_joint(
             assert torch.allclose(best, wanted.amax(1), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
             assert torch.allclose(best + mass.log(), wanted.logsumexp(1), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
             assert (wanted.gather(1, chosen[:, None]).squeeze(1) >= wanted.amax(1) - 2 * TOLERANCE[dtype]).all()
+
+
+def test_tiles_whose_labels_are_all_masked_have_no_mass(device):
+    joint = random_joint(0, labels=140, durations=TDT, width=4).to(device)
+    masks = some_masks([label < 70 for label in range(140)], 2, device)
+    inputs = torch.randn(2, 5, 4, device=device), torch.randn(2, 4, device=device)
+    places = torch.zeros(2, dtype=torch.int64, device=device), torch.full((2,), 5, device=device)
+
+    scores = JointKernel(joint, 2, 2, masks)(*inputs, *places)
+
+    logits = joint(inputs[0][:, :2], inputs[1][:, None])
+    logits[..., :141] += masks.of_rows[:, None]
+    for place, of_tile in enumerate((logits[..., :64], logits[..., 64:128], logits[..., 128:141], logits[..., 141:])):
+        assert torch.allclose(scores.best[..., place], of_tile.amax(2), atol=1e-5)
+        mass = scores.mass[..., place]
+        assert torch.allclose(mass.log() + scores.best[..., place], of_tile.logsumexp(2), atol=1e-5)
+    assert (scores.mass[0, :, 0] == 0).all()
 
 
 def test_the_lowest_of_equal_labels_is_chosen(device):
@@ -156,6 +174,13 @@ def small_transducer(seed, durations, layers, blank_bias, device):
     return predictor.to(device), joint.to(device)
 
 
+def some_masks(masked, rows, device):
+    """Every second row may write all labels; the others may not write some."""
+    table = torch.zeros(2, len(masked) + 1)
+    table[1, : len(masked)][torch.tensor(masked)] = -torch.inf
+    return LabelMasks(table.to(device), (torch.arange(rows, device=device) + 1) % 2)
+
+
 def assert_same(found, wanted):
     for one, other in zip(found.rows(), wanted.rows(), strict=True):
         assert (one.tokens, one.frames, one.ends, one.durations) == (
@@ -178,19 +203,23 @@ def assert_same(found, wanted):
     layers=st.integers(1, 2),
     max_symbols=st.integers(1, 3),
     blank_bias=st.sampled_from([0.0, 1.0]),
+    masked=st.one_of(st.none(), st.lists(st.booleans(), min_size=4, max_size=4)),
 )
 def test_steps_find_what_plain_operations_find(
-    device, seed, rows, frames, window, durations, layers, max_symbols, blank_bias
+    device, seed, rows, frames, window, durations, layers, max_symbols, blank_bias, masked
 ):
     predictor, joint = small_transducer(seed, durations, layers, blank_bias, device)
     encoded = 3 * torch.randn(rows, frames, 6).to(device)
     lengths = torch.randint(0, frames + 1, (rows,)).to(device)
 
-    form = FusedLookAhead(joint.encoder_projection(encoded), predictor, joint, window)
+    masks = None if masked is None else some_masks(masked, rows, device)
+
+    form = FusedLookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks)
     state = TransducerState(lengths, frames, predictor, joint, max_symbols)
     repeat(form.two_steps, state)
 
-    assert_same(state.result(columns=state.capacity), look_ahead(encoded, lengths, predictor, joint, max_symbols))
+    wanted = look_ahead(encoded, lengths, predictor, joint, max_symbols, masks)
+    assert_same(state.result(columns=state.capacity), wanted)
 
 
 @pytest.mark.slow
@@ -206,8 +235,12 @@ def test_replays_find_what_plain_operations_find(device, durations, monkeypatch)
         wanted = look_ahead(encoded, lengths, predictor, joint, max_symbols=2)
         assert sum(len(row.tokens) for row in wanted.rows()) > 0
         assert_same(driver.search(encoded, lengths), wanted)
+        masks = some_masks([False, True, True, False], rows, device)
+        masked = look_ahead(encoded, lengths, predictor, joint, 2, masks)
+        assert_same(driver.search(encoded, lengths, masks), masked)
+        assert_same(driver.search(encoded, lengths), wanted)
     assert driver.fused
-    assert len(driver.sizes) == 2
+    assert len(driver.sizes) == 4
 
 
 def test_more_durations_than_a_tile_holds_are_left_to_plain_operations(device, monkeypatch, caplog):

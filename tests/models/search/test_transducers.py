@@ -11,26 +11,27 @@ from benchmarks.label_looping import label_looping
 from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
+from models.search.label_masks import LabelMasks
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
 
 
-def graphed(encoded, lengths, predictor, joint, max_symbols, steps):
+def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, *, steps):
     """The graph driver, whose state has seen another batch before."""
     driver = GraphedLookAhead(predictor, joint, max_symbols)
     other = 3 * torch.randn(encoded.shape, dtype=encoded.dtype, generator=torch.Generator().manual_seed(1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", steps)
         driver.search(other, torch.full_like(lengths, encoded.size(1)))
-        return driver.search(encoded, lengths)
+        return driver.search(encoded, lengths, masks)
 
 
-def flat_by(encoded, lengths, predictor, joint, max_symbols, frames):
+def flat_by(encoded, lengths, predictor, joint, max_symbols, masks=None, *, frames):
     """Flat search with this many frames of all rows a step, which rates its labels two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.flat._FRAMES_A_STEP", frames)
         patch.setattr("models.search.flat._LABELS_RATED_AT_ONCE", 2)
-        return flat(encoded, lengths, predictor, joint, max_symbols)
+        return flat(encoded, lengths, predictor, joint, max_symbols, masks)
 
 
 SEARCHES = {
@@ -84,6 +85,47 @@ def test_every_row_of_a_batch_equals_the_plain_loop(batch, search):
         steps = durations if joint.durations else [1] * len(frames)
         assert row.ends == [frame + step for frame, step in zip(frames, steps, strict=True)]
         assert row.confidence == pytest.approx(confidence, abs=1e-5)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(batches(), st.sampled_from([one for name, one in SEARCHES.items() if name != "label looping"]), st.data())
+def test_rows_with_masks_find_what_the_plain_loop_finds_among_the_labels_they_may_write(batch, search, data):
+    predictor, joint, encoded, lengths, max_symbols = batch
+    table = torch.zeros(3, joint.blank + 1)
+    for kind in (1, 2):
+        masked = data.draw(st.lists(st.booleans(), min_size=joint.blank, max_size=joint.blank))
+        table[kind, : joint.blank][torch.tensor(masked)] = -torch.inf
+    kinds = data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
+
+    rows = search(encoded, lengths, predictor, joint, max_symbols, LabelMasks(table, torch.tensor(kinds))).rows()
+
+    bias = joint.output.bias.data.clone()
+    for row, utterance, length, kind in zip(rows, encoded, lengths, kinds, strict=True):
+        joint.output.bias.data[: joint.blank + 1] = bias[: joint.blank + 1] + table[kind]
+        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols)
+        assert (row.tokens, row.frames) == (tokens, frames)
+        assert row.durations == (durations if joint.durations else None)
+        assert row.confidence == pytest.approx(confidence, abs=1e-5)
+        joint.output.bias.data.copy_(bias)
+
+
+def test_masks_come_and_go_from_batch_to_batch_in_one_state():
+    predictor, joint = random_transducer(3, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=3)
+    encoded = 3 * torch.randn(3, 20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([20, 3, 11])
+    table = torch.zeros(20, joint.blank + 1)
+    table[1, :2] = table[19, 1:3] = -torch.inf
+
+    given = [None, [1, 0, 1], None, [19, 1, 0], [0, 0, 0], [1, 1, 1]]
+    every = [None if kinds is None else LabelMasks(table[: max(kinds) + 1], torch.tensor(kinds)) for kinds in given]
+
+    found = [driver.search(encoded, lengths, masks).rows() for masks in every]
+
+    assert found == [look_ahead(encoded, lengths, predictor, joint, 3, masks).rows() for masks in every]
+    assert found[0] == found[2] == found[4] != found[5]
+    assert len(driver.sizes) == 3  # without masks, and with those of two sizes
 
 
 def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
