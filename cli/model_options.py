@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
@@ -10,6 +11,7 @@ from bulk.file_transcripts import CPU_BATCH_SECONDS, GPU_BATCH_SECONDS, Options
 from cli.errors import CommandError
 from cli.numbers import count, positive
 from transcripts.languages import language_code
+from transcripts.phrases import PhraseError, read_phrases
 from transcripts.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -62,6 +64,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
     parser.add_argument("--itn", action="store_true", help="ask the model to write numbers as people do (Canary)")
     parser.add_argument("--timestamps", action="store_true", help="let the model write the times of words (Canary)")
+    parser.add_argument(
+        "--phrases",
+        type=_phrases,
+        metavar="FILE",
+        help="phrases that are likely to be said, such as names: one a line, with a weight after a tab if it is not 1",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--dtype",
@@ -126,6 +134,13 @@ def _code(text: str) -> str:
 
 def _codes(text: str) -> list[str]:
     return [_code(language) for language in text.split(",") if language.strip()]
+
+
+def _phrases(path: str) -> str:
+    try:
+        return read_phrases(Path(path))
+    except PhraseError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _utterance_seconds(text: str) -> float:
@@ -228,4 +243,5 @@ def _prompt(args: argparse.Namespace) -> Prompt:
         punctuation=not args.no_punctuation,
         timestamps=args.timestamps,
         itn=args.itn,
+        phrases=args.phrases or "",
     )

@@ -32,10 +32,11 @@ from models.search.result import ChosenSearch, FetchedResult, Search, SearchResu
 from models.search.transducer import transducer_search
 from models.text.aligner import Aligner, KnownWords, Span
 from models.text.detokenizer import Detokenizer
+from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
-from transcripts.prompt import Prompt
+from transcripts.prompt import Prompt, PromptError
 
 # A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
@@ -111,6 +112,8 @@ class Model(DeviceModel):
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
+        self._greedy_ctc = greedy_ctc(self._network.ctc).search if self._network.ctc else None
+        self._phrases = PhraseTrees(self._vocabulary, device)
         self._detokenizers = {
             decoder: Detokenizer(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
             for decoder in self._config.decoders
@@ -158,7 +161,7 @@ class Model(DeviceModel):
         if len(prompts) != waveforms.size(0):
             raise ValueError(f"{len(prompts)} prompts for {waveforms.size(0)} utterances")
         for prompt in prompts:
-            self.check_prompt(prompt)
+            self.check_prompt(prompt, decoder)
         if waveforms.size(0) == 0:
             return Recognition(SearchResult.of_no_utterance().fetched(), lambda _: [])
         with self._as_current_device():
@@ -268,12 +271,14 @@ class Model(DeviceModel):
         """The text of each token, in UTF-8, by id."""
         return self._vocabulary.token_bytes
 
-    def check_prompt(self, prompt: Prompt) -> None:
-        """Check that the model can do what a prompt asks for.
+    def check_prompt(self, prompt: Prompt, decoder: str | None = None) -> None:
+        """Check that the model can do what a prompt asks for, by a decoder.
 
         Raises:
             PromptError: if it cannot.
         """
+        if prompt.phrases and self.check_decoder(decoder) == "aed":
+            raise PromptError("phrases", "phrases are not for attention decoders")
         if self._writer:
             self._writer.check(prompt)
         else:
@@ -292,9 +297,10 @@ class Model(DeviceModel):
         if self._writer:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts))
-        if search := self._searches.get(decoder):
+        phrases = self._phrases.of_rows([prompt.phrases for prompt in prompts])
+        if search := self._searches.get(decoder) or (self._greedy_ctc if phrases else None):
             frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
-            fetched = search(self._prompted(frames, prompts), encoder_lengths, None)
+            fetched = search(self._prompted(frames, prompts), encoder_lengths, None, phrases)
         else:  # greedy CTC
             (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)

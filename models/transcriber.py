@@ -71,6 +71,7 @@ class Transcriber:
         punctuation: bool = True,
         timestamps: bool = False,
         itn: bool = False,
+        phrases: str | Sequence[str] = "",
         batch_seconds: float = 240.0,
     ) -> list[Transcript]:
         """Transcribe utterances of any lengths, in any order and number; on a CPU, several threads may do so together.
@@ -84,6 +85,7 @@ class Transcriber:
             punctuation: whether the text has punctuation and capitals.
             timestamps: whether words have times; without prompts they always have.
             itn: whether the model is to write numbers as people do (inverse text normalisation).
+            phrases: phrases that are expected to be said, as lines (`transcripts.phrases`), or those of each utterance.
             batch_seconds: most seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
@@ -97,12 +99,18 @@ class Transcriber:
         """
         self.model.check_decoder(decoder)
         check_arrays(pcm)
+        lists = [phrases] * len(pcm) if isinstance(phrases, str) else phrases
+        if len(lists) != len(pcm):
+            raise ValueError(f"{len(lists)} lists of phrases for {len(pcm)} utterances")
         languages = [language] * len(pcm) if language is None or isinstance(language, str) else language
         if len(languages) != len(pcm):
             raise ValueError(f"{len(languages)} languages for {len(pcm)} utterances")
-        prompt = Prompt(language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn)
+        some = phrases if isinstance(phrases, str) else max(phrases, default="")
+        prompt = Prompt(
+            language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn, some
+        )
         for spoken in set(languages) or {prompt.language}:
-            self.model.check_prompt(self._for_model(prompt._replace(language=spoken)))
+            self.model.check_prompt(self._for_model(prompt._replace(language=spoken)), decoder)
         if self.language_identifier and None in languages:
             possible = possible_languages(self.languages or (), target_language)
             languages = self._with_identified(pcm, languages, possible, batch_seconds)
@@ -113,7 +121,7 @@ class Transcriber:
             for index in batch:
                 check_finite(index, pcm[index])
             waveforms, lengths = self.model.batch([pcm[index] for index in batch])
-            prompts = [prompt._replace(language=languages[index]) for index in batch]
+            prompts = [prompt._replace(language=languages[index], phrases=lists[index]) for index in batch]
             before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
             # Detokenized only now that the device has its next batch.
             if before:

@@ -45,6 +45,7 @@ from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.phrase_file import PhraseFile
 from service.readiness import Readiness
 from service.residency import Residency
 from service.settings import Settings, SettingsError
@@ -53,6 +54,7 @@ from service.workers.relay import RelayServer
 from service.workers.session import MainProcess
 from service.workers.shared_counts import SharedRequestCounts
 from service.workers.supervisor import WorkerSupervisor
+from transcripts.phrases import PhraseError
 
 log = logging.getLogger("steno")
 
@@ -65,7 +67,7 @@ class Server:
         engine_module: the Python module of the engine process.
 
     Raises:
-        SettingsError: if the file of keys cannot be read, or is wrong.
+        SettingsError: if the file of keys or of phrases cannot be read, or is wrong.
         TracingError: if traces are turned on, but OpenTelemetry is not installed.
         OSError: if the folder of jobs cannot be used, or the address cannot be listened on.
     """
@@ -82,6 +84,10 @@ class Server:
             self._access = Access(all_keys, settings.key_limits, is_open=settings.is_open)
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
+        try:
+            PhraseFile(settings.phrases)  # a wrong file is an error now; each process that answers HTTP reads its own
+        except PhraseError as error:
+            raise SettingsError(f"STENO_PHRASES (--phrases): {error}") from None
         self.metrics.expect_keys(self._access.names)
         self._workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
         self._tracer = tracer(settings.otlp_endpoint, version("steno"))

@@ -161,6 +161,11 @@ class Settings(BaseSettings):
         "need it (Canary): NVIDIA's AmberNet (langid_ambernet), a .nemo file or a name on the hub; unset: the "
         "checkpoint's default, mostly English, is assumed.",
     )
+    phrases: Path | None = Field(
+        default=None,
+        description="File of phrases that are likely to be said, such as names, one a line, with a weight after a tab "
+        "where it is not 1; every request has them besides its own; read again when it changes.",
+    )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(

@@ -27,6 +27,7 @@ class Prompt(NamedTuple):
         punctuation: whether the text has punctuation and capitals, if the model leaves a choice.
         timestamps: whether words have times, if the model leaves a choice.
         itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
+        phrases: phrases that are expected to be said, as lines (phrases.py); any model takes them.
     """
 
     language: str | None = None
@@ -34,6 +35,7 @@ class Prompt(NamedTuple):
     punctuation: bool = True
     timestamps: bool = False
     itn: bool = False
+    phrases: str = ""
 
 
 DEFAULT_PROMPT = Prompt()

@@ -26,7 +26,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, wa
             # Private calls, because only this benchmark searches without encoding.
             if decoder == "ctc" and (head := model._network.ctc):  # noqa: SLF001
                 return ctc_greedy(head(encoded), frames, head.blank).rows()
-            return model._searches[model.check_decoder(decoder)](encoded, frames, None).rows()  # noqa: SLF001
+            return model._searches[model.check_decoder(decoder)](encoded, frames, None, None).rows()  # noqa: SLF001
 
         name = f"steno {str(dtype).removeprefix('torch.')}"
         return Engine(name, decoder, transcribe, search)

@@ -3,6 +3,9 @@
 A text's score is its CTC log probability (Graves and Jaitly, 2014; Hannun et al., 2014), plus the weighted log
 probability of the language model, plus a bonus for each token. A step advances all texts of all rows by a frame.
 
+What phrases add to a token (phrases.py) is added to the log probability of its label at the frame where it begins. At a
+frame whose best label is the blank they add nothing; what a phrase gives back, it gives back anywhere.
+
 Many frames are blanks without a doubt. They have no step: all that they do is to end the token before them. So each row
 steps through frames of its own.
 """
@@ -18,11 +21,12 @@ from torch.nn.functional import pad
 from models.graphs.arena import Layout
 from models.search.ctc_alignment import ctc_alignment
 from models.search.language_model import LanguageModel
+from models.search.phrases import CANDIDATES, BatchPhrases
 from models.search.result import SearchResult
 
 BEAM = 16
-# Labels of a frame that may extend a text.
-_CANDIDATES = 8
+# By this a gain of a phrase is multiplied before it is added (docs/measured/2026-11.md).
+PHRASE_SCALE = 1.5
 # A frame whose blank is at least as likely has no step. With a step for every frame and 12 candidates, 1,551 words were
 # wrong instead of 1,552 (docs/performance.md at 4f03a9e).
 _CERTAIN_BLANK = 0.98
@@ -32,7 +36,12 @@ _NO_DIGEST = -(2**62)
 
 @torch.no_grad()
 def ctc_beam(
-    logits: Tensor, lengths: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM
+    logits: Tensor,
+    lengths: Tensor,
+    blank: int,
+    language_model: LanguageModel,
+    beam: int = BEAM,
+    phrases: BatchPhrases | None = None,
 ) -> SearchResult:
     """Search a batch; a row's result does not depend on the rest of its batch.
 
@@ -42,13 +51,14 @@ def ctc_beam(
         blank: index of the blank.
         language_model: a language model of the same labels.
         beam: texts kept for each row.
+        phrases: the phrases of the rows.
 
     Returns:
         Tokens with the first frame and the end of their run on the likeliest path of the text. The confidence is that
         of the first frame.
     """
     search = CtcBeam(logits, blank, language_model, beam)
-    search.restart(logits, lengths)
+    search.restart(logits, lengths, phrases)
     # On a GPU the host waits here, and for the counts: an alignment with room for a token in every frame would take far
     # more memory.
     for _ in range(int(search.steps.amax()) if logits.size(0) else 0):
@@ -104,18 +114,19 @@ class CtcBeam:
         # probabilities. The last of these is the blank, which leaves a text unchanged.
         self._frame = self.lengths.new_zeros(batch, self._frames)
         self._follows_blank = torch.zeros_like(self._frame, dtype=torch.bool)
-        count = min(_CANDIDATES, width - 1)
+        count = min(CANDIDATES, width - 1)
         self._labels = self.lengths.new_full((batch, self._frames, count + 1), blank)
         self._best = self.log_probabilities.new_zeros(self._labels.shape)
-        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(4, batch, beam))
+        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
+        self._phrases: BatchPhrases | None = None
         self._places = torch.arange(beam, device=largest.device)
 
     def goes_on(self) -> Tensor:
         """Return whether steps are left, bool [1]."""
         return self._next < self.steps.amax()
 
-    def restart(self, logits: Tensor, lengths: Tensor) -> None:
-        """Begin a new batch, see ``ctc_beam``; rows beyond it are empty."""
+    def restart(self, logits: Tensor, lengths: Tensor, phrases: BatchPhrases | None = None) -> None:
+        """Begin a new batch, see ``ctc_beam``; rows beyond it are empty. With phrases, none are beyond it."""
         rows, frames = logits.shape[:2]
         log_probabilities = logits.float().log_softmax(dim=-1)
         self.log_probabilities[:rows, :frames] = log_probabilities
@@ -133,6 +144,9 @@ class CtcBeam:
         state[1].fill_(self._blank)
         state[2].copy_(-self._places)
         state[3].fill_(_NO_DIGEST)
+        self._phrases = phrases
+        if phrases is not None:
+            state[4].copy_(phrases.start[:, None])
 
     def _plan(self, log_probabilities: Tensor, lengths: Tensor) -> Tensor:
         """Prepare the steps of the first rows, and return how many each has; overwrites the log probabilities."""
@@ -165,7 +179,7 @@ class CtcBeam:
             self._best.index_select(1, at).squeeze(1),
             self._follows_blank.index_select(1, at),
         )
-        texts, links = _advanced(self._texts, step, self._model)
+        texts, links = _advanced(self._texts, step, self._model, self._phrases)
         inside = (self._next < self.steps)[:, None]
         torch.where(inside, texts.scores, self._texts.scores, out=self._texts.scores)
         torch.where(inside, texts.state, self._texts.state, out=self._texts.state)
@@ -176,6 +190,8 @@ class CtcBeam:
     def found(self) -> tuple[Tensor, Tensor]:
         """Return the tokens of the likeliest texts, [batch, frames], and their counts."""
         ended = self._texts.rank + self._model.weight * self._model.score_end(self._texts.state[0])
+        if self._phrases is not None:
+            ended += PHRASE_SCALE * self._phrases.score_end(self._texts.state[4])
         best = ended.argmax(dim=1, keepdim=True)
         # Beyond a row's end are links of other texts.
         inside = (torch.arange(self._frames, device=best.device)[:, None] < self.steps)[:, :, None]
@@ -208,8 +224,8 @@ class _Texts:
     Attributes:
         scores: [3, batch, beam], float32: log probability of the paths that end with a blank, of those that end with
             the last token, and the sum of language model and bonus.
-        state: [4, batch, beam], int64: context of the language model; last token, or the blank before the first; a
-            digest of the text; and a digest of the text without its last token.
+        state: [5, batch, beam], int64: context of the language model; last token, or the blank before the first; a
+            digest of the text; a digest of the text without its last token; and state of the phrases.
     """
 
     scores: Tensor
@@ -221,13 +237,13 @@ class _Texts:
         return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
 
 
-def _advanced(texts: _Texts, step: _Step, model: LanguageModel) -> tuple[_Texts, Tensor]:
+def _advanced(texts: _Texts, step: _Step, model: LanguageModel, phrases: BatchPhrases | None) -> tuple[_Texts, Tensor]:
     """Return the best texts after a step, and their links, [2, batch, beam].
 
     A text is extended by each label or, with the blank, stays as it is: [batch, beam, candidates + 1]. Links are the
     index of a text's parent, and the token that the step added to it, or the blank.
     """
-    (blanked, spoken, extra), (context, last, digest, shorter) = texts.scores, texts.state
+    (blanked, spoken, extra), (context, last, digest, shorter, begun) = texts.scores, texts.state
     total = torch.logaddexp(blanked, spoken)
     # A frame without a step ends the token before it.
     blanked = torch.where(step.follows_blank, total, blanked)
@@ -242,6 +258,12 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel) -> tuple[_Texts,
     scores = ways.new_full((3, *ways.shape), -torch.inf)
     scores[0, ..., -1] = ways[..., -1]
     scores[1, ..., :-1] = ways[..., :-1]
+    begins = begun[..., None].expand_as(ngrams)
+    if phrases is not None:
+        gain, begins = phrases.score(begins, labels[..., :-1])
+        # The best labels come first, and the blank last.
+        is_blank = step.best[:, None, :1] <= step.best[:, None, -1:]
+        scores[1, ..., :-1] += PHRASE_SCALE * torch.where(is_blank, gain.clamp(max=0), gain)
     torch.add(extra[..., None] + model.bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
     scores[2, ..., -1] = extra
     # Where an extended text is in the beam already, its paths are added to those of the text that is there.
@@ -257,9 +279,10 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel) -> tuple[_Texts,
     width = labels.size(2)
     parent, column = chosen // width, chosen % width
     token = step.labels.gather(1, column)
-    kept = texts.state.gather(2, parent.expand(4, -1, -1))
+    kept = texts.state.gather(2, parent.expand(5, -1, -1))
     after = model.after(pad(ngrams, (0, 1)).flatten(1).gather(1, chosen))
-    grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2]])
+    begun = pad(begins, (0, 1)).flatten(1).gather(1, chosen)
+    grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2], begun])
     state = torch.where(column == width - 1, kept, grown)
     return _Texts(scores.flatten(2).gather(2, chosen.expand(3, -1, -1)), state), torch.stack([parent, token])
 

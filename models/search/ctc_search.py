@@ -14,14 +14,17 @@ from models.search.ctc_beam import ctc_beam
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.label_masks import LabelMasks
 from models.search.language_model import LanguageModel
+from models.search.phrases import BatchPhrases
 from models.search.result import ChosenSearch, FetchedResult
 
 
 def greedy_ctc(head: CTCHead) -> ChosenSearch:
-    """Return greedy search of a CTC head, for what the encoder's pass does not do: changed frames, and masks."""
+    """Return greedy search of a CTC head, for what the encoder's pass does not do."""
 
-    def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
-        return ctc_greedy(_logits(head, encoded, masks), lengths, head.blank).fetched()
+    def search(
+        encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+    ) -> FetchedResult:
+        return ctc_greedy(_logits(head, encoded, masks), lengths, head.blank, phrases).fetched()
 
     return ChosenSearch(search)
 
@@ -31,18 +34,22 @@ def ctc_search(head: CTCHead, language_model: LanguageModel, device: torch.devic
     if device.type != "cpu":
         beam = GraphedCtcBeam(head.blank, language_model, device)
 
-        def graphed(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
-            return beam.search(_logits(head, encoded, masks), lengths)
+        def graphed(
+            encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+        ) -> FetchedResult:
+            return beam.search(_logits(head, encoded, masks), lengths, phrases)
 
         return ChosenSearch(graphed, beam.sizes)
     # One thread searches while others encode: two that search at the same time wait for the interpreter at each of
     # thousands of small operations.
     one_at_a_time = Lock()
 
-    def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+    def search(
+        encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+    ) -> FetchedResult:
         logits = _logits(head, encoded, masks)
         with one_at_a_time:
-            return ctc_beam(logits, lengths, head.blank, language_model).fetched()
+            return ctc_beam(logits, lengths, head.blank, language_model, phrases=phrases).fetched()
 
     return ChosenSearch(search)
 

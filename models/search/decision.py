@@ -7,6 +7,9 @@ from torch import Tensor
 
 from models.heads.transducer import Joint
 
+# By this a gain of a phrase (phrases.py) is multiplied before it is added to a logit (docs/measured/2026-11.md).
+PHRASE_SCALE = 1.0
+
 
 class Decision(NamedTuple):
     """Choices; the tensors have the shape of the frames, such as [rows].

@@ -18,6 +18,7 @@ from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
 from models.search.drivers.graph import GraphDriver
 from models.search.language_model import LanguageModel
+from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
 
 
@@ -46,16 +47,17 @@ class GraphedCtcBeam:
         self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
-    def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
-        """Search a batch.
+    def search(self, logits: Tensor, lengths: Tensor, phrases: BatchPhrases | None = None) -> FetchedResult:
+        """Search a batch; the host drives one with phrases.
 
         Args:
             logits: [batch, frames, labels + 1], any floating dtype; work queued later may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
+            phrases: the phrases of the rows.
         """
-        prepared = self._prepared(logits) if logits.size(0) and logits.size(1) else None
+        prepared = self._prepared(logits) if logits.size(0) and logits.size(1) and phrases is None else None
         if prepared is None:
-            return ctc_beam(logits, lengths, *self._parts).fetched()
+            return ctc_beam(logits, lengths, *self._parts, phrases).fetched()
         return prepared.search(logits, lengths)
 
     def _prepared(self, logits: Tensor) -> "_Prepared | None":

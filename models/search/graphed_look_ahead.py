@@ -19,6 +19,7 @@ from models.kernels import products_suit
 from models.search.drivers.graph import GraphDriver
 from models.search.label_masks import LabelMasks, table_size
 from models.search.look_ahead import LookAhead, look_ahead, window_of
+from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
 
@@ -78,17 +79,25 @@ class GraphedLookAhead:
         self.sizes: Sizes[_Prepared] = Sizes(weight.device)
 
     @torch.no_grad()
-    def search(self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None = None) -> FetchedResult:
-        """Search a batch, as ``look_ahead`` does.
+    def search(
+        self,
+        encoded: Tensor,
+        lengths: Tensor,
+        masks: LabelMasks | None = None,
+        phrases: BatchPhrases | None = None,
+    ) -> FetchedResult:
+        """Search a batch, as ``look_ahead`` does; the host drives one with phrases.
 
         Args:
             encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
             masks: the labels that each row may write; None for all.
+            phrases: the phrases of the rows.
         """
-        prepared = self._prepared(encoded, masks) if encoded.size(0) and encoded.size(1) else None
+        prepared = self._prepared(encoded, masks) if encoded.size(0) and encoded.size(1) and phrases is None else None
         if prepared is None:
-            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols, masks).fetched()
+            parts = self._predictor, self._joint, self._max_symbols, masks
+            return look_ahead(encoded, lengths, *parts, phrases=phrases).fetched()
         return prepared.search(encoded, lengths, masks)
 
     def _prepared(self, encoded: Tensor, masks: LabelMasks | None) -> "_Prepared | None":

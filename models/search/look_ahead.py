@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
-from models.search.decision import confidence, decide
+from models.search.decision import PHRASE_SCALE, confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.label_masks import LabelMasks
+from models.search.phrases import BatchPhrases
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
 
@@ -39,6 +40,7 @@ def look_ahead(
     max_symbols: int,
     masks: LabelMasks | None = None,
     window: int = WINDOW,
+    phrases: BatchPhrases | None = None,
 ) -> SearchResult:
     """Search a batch; a row's result is that of flat search, and does not depend on the rest of the batch.
 
@@ -50,6 +52,7 @@ def look_ahead(
         max_symbols: most labels in one frame.
         masks: the labels that each row may write; None for all.
         window: frames that a step scores.
+        phrases: the phrases of the rows, see ``flat``.
 
     Returns:
         Tokens with the frame at which each was scored, as ``flat`` returns them.
@@ -57,7 +60,7 @@ def look_ahead(
     Raises:
         ValueError: if ``max_symbols`` or ``window`` is not positive.
     """
-    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks)
+    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks, phrases)
     state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
     steps = repeat(form.step, state)
     return state.result(columns=min(steps, state.capacity))
@@ -71,7 +74,13 @@ class LookAhead:
     """
 
     def __init__(
-        self, projected: Tensor, predictor: Predictor, joint: Joint, window: int, masks: LabelMasks | None = None
+        self,
+        projected: Tensor,
+        predictor: Predictor,
+        joint: Joint,
+        window: int,
+        masks: LabelMasks | None = None,
+        phrases: BatchPhrases | None = None,
     ) -> None:
         """Prepare to step.
 
@@ -88,6 +97,8 @@ class LookAhead:
         self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=device)
         self._offsets = torch.arange(window, device=device)
         self._rows = torch.arange(projected.size(0), device=device)[:, None]
+        self._phrases = phrases
+        self._begun = phrases.start.clone() if phrases else None  # the state of each row's phrases
 
     def step(self, state: TransducerState) -> None:
         """Advance each row to its next label, or past the window if there is none."""
@@ -112,15 +123,27 @@ class LookAhead:
         found = stop < len(self._offsets)
         at = stop.clamp(max=len(self._offsets) - 1)[:, None]
         token, duration = choice.token.gather(1, at).squeeze(1), choice.duration.gather(1, at).squeeze(1)
+        logits = choice.logits[self._rows, at].squeeze(1)
+        token = self._preferred(logits, token, found)
         labels = Labels(
             found=found,
             token=token,
             frame=state.time + stop,
             duration=duration,
-            confidence=confidence(choice.logits[self._rows, at].squeeze(1), token),
+            confidence=confidence(logits, token),
         )
         state.time += stop + duration * found
         return labels
+
+    def _preferred(self, logits: Tensor, token: Tensor, found: Tensor) -> Tensor:
+        """Return the labels that phrases prefer, [rows], where one was found; other rows have any label."""
+        if self._phrases is None or self._begun is None:
+            return token
+        blank = self._joint.blank
+        best = token.clamp(max=blank - 1)
+        preferred, after = self._phrases.prefer(logits[:, :blank], best, self._begun, PHRASE_SCALE)
+        self._begun.copy_(after.where(found, self._begun))
+        return preferred
 
     def _followed(self, duration: Tensor, waits: Tensor) -> Tensor:
         """Return the offset in the window of each row's next label, or an offset past the window if there is none.

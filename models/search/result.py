@@ -12,6 +12,7 @@ from torch import Tensor
 from models.device.host_copy import HostCopy
 from models.graphs.sizes import Sizes
 from models.search.label_masks import LabelMasks
+from models.search.phrases import BatchPhrases
 from transcripts.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
@@ -184,9 +185,9 @@ class FetchedResult:
         return [flat.row(index) for index in range(len(flat.counts))]
 
 
-# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row, and the labels that
-# each may write, or None for all.
-Search = Callable[[Tensor, Tensor, LabelMasks | None], FetchedResult]
+# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row, the labels that
+# each may write, or None for all, and the phrases.
+Search = Callable[[Tensor, Tensor, LabelMasks | None, BatchPhrases | None], FetchedResult]
 
 
 class ChosenSearch(NamedTuple):

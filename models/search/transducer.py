@@ -12,6 +12,7 @@ from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
+from models.search.phrases import BatchPhrases
 from models.search.result import ChosenSearch, FetchedResult
 
 
@@ -19,8 +20,10 @@ def transducer_search(predictor: Predictor, joint: Joint, max_symbols: int, devi
     """Return the search of a transducer on a device; ``max_symbols`` is the most labels of a frame."""
     if device.type == "cpu":
 
-        def search(encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
-            return flat(encoded, lengths, predictor, joint, max_symbols, masks).fetched()
+        def search(
+            encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+        ) -> FetchedResult:
+            return flat(encoded, lengths, predictor, joint, max_symbols, masks, phrases).fetched()
 
         return ChosenSearch(search)
     graphed = GraphedLookAhead(predictor, joint, max_symbols)

@@ -117,6 +117,11 @@ class AggregateTokenizer:
         self._ends = tuple(accumulate(len(part.pieces) for part in parts))
         self.pieces = tuple(piece for part in parts for piece in part.pieces)
 
+    @property
+    def parts(self) -> list[range]:
+        """The tokens of each model."""
+        return [range(end - len(part.pieces), end) for part, end in zip(self._parts, self._ends, strict=True)]
+
     def join(self, tokens: Sequence[int]) -> str:
         """Return the text of some tokens: bytes merged, the space before the first word kept.
 
@@ -227,6 +232,13 @@ class Vocabulary:
         self.tokenizer = tokenizer
         self.kind = tokenizer.kind
         self.pieces = tokenizer.pieces
+
+    @property
+    def parts(self) -> Sequence[range]:
+        """The tokens of each vocabulary of an aggregate; all tokens of any other."""
+        if isinstance(self.tokenizer, AggregateTokenizer):
+            return self.tokenizer.parts
+        return [range(len(self.pieces))]
 
     @cached_property
     def tags(self) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """A stub engine without a model or torch: the same process and protocol, for tests of everything around it.
 
-Its transcript of an utterance is the number of samples and their sum, so that mixed-up answers are caught. Its tokens
-are bytes. Some numbers of samples have special effects:
+Its transcript of an utterance is the number of samples and their sum, so that mixed-up answers are caught, and after
+these the phrases of its prompt. Its tokens are bytes. Some numbers of samples have special effects:
 
     CRASH_SAMPLES   the process dies at once, as by a native fault
     FAIL_SAMPLES    the batch raises an ordinary error
@@ -55,9 +55,9 @@ LOUD = 0.5
 DEVICE_SAMPLES = 16_003
 
 
-def transcript(samples: Samples, decoder: str = "") -> Transcript:
-    """Return the stub's transcript of an utterance."""
-    count, total = str(len(samples)), f"{float(samples.sum()):.3f}{decoder}"
+def transcript(samples: Samples, mark: str = "") -> Transcript:
+    """Return the stub's transcript of an utterance, with a mark after its last word."""
+    count, total = str(len(samples)), f"{float(samples.sum()):.3f}{mark}"
     end = len(samples) / SAMPLE_RATE
     text = f"{count} {total}"
     first, last = len(count), len(text)
@@ -210,7 +210,8 @@ class StubRecognizer:
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
-        found = [transcript(samples, decoder or "") for samples in utterances]
+        marks = [(decoder or "") + prompt.phrases.replace("\n", "|") for prompt in prompts]
+        found = [transcript(*pair) for pair in zip(utterances, marks, strict=True)]
         if self._is_forgetful:
             found = list(map(_forgetful, found, utterances))
         return list(map(_untimed, found)) if self._is_untimed else found

@@ -23,6 +23,7 @@ from service.http.transcription.loaded_model import LoadedModel
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.phrase_file import PhraseFile
 from service.readiness import Readiness
 from service.residency import Residency
 from service.settings import Settings
@@ -43,6 +44,7 @@ class Front:
         started: Unix time of the start, the `created` of models.
         access: the API keys.
         grammars: write numbers in digits.
+        phrases: the service's own phrases.
         tracer: traces requests.
         outbound: fetches recordings from URLs; None if no hosts are allowed.
     """
@@ -58,6 +60,7 @@ class Front:
     started: int
     access: Access
     grammars: Grammars
+    phrases: PhraseFile
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=PassingOn)
 

@@ -28,6 +28,7 @@ from service.http.wire.connection import Guard, Guarded
 from service.http.wire.connections import BODY_SECONDS, HEAD_SECONDS, ConnectionLimits, Connections
 from service.metrics import Metrics
 from service.outbound import Outbound
+from service.phrase_file import PhraseFile
 from service.priorities import give_way
 from service.settings import Settings
 from service.tracing import Tracer
@@ -96,6 +97,7 @@ def open_front(
             started=int(time.time()),
             access=access,
             grammars=grammars,
+            phrases=PhraseFile(settings.phrases),
             outbound=Outbound(settings.url_hosts) if settings.url_hosts else None,
             tracer=tracer,
         )

@@ -117,6 +117,26 @@ def test_punctuation_that_the_model_cannot_leave_out_is_wrong_usage(transcribe, 
     assert "--no-punctuation: this model cannot leave out punctuation" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_phrase_comes_right_that_was_wrong(golden, tmp_path, capsys):
+    clip, phrases = golden / "clips" / "awb-4s.wav", tmp_path / "phrases"
+    phrases.write_text("Suitcase\n")
+
+    for options in ((), ("--phrases", str(phrases))):
+        assert cli.main(["transcribe", *options, str(clip)]) == 0
+
+    without, with_phrases = capsys.readouterr().out.splitlines()
+    assert "the blue suit case to" in without
+    assert with_phrases == without.replace("suit case", "suitcase")
+
+
+def test_a_wrong_file_of_phrases_is_wrong_usage(transcribe, clips, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        transcribe("--phrases", str(tmp_path / "none"), clips[0])
+
+    assert "--phrases: " in capsys.readouterr().err
+
+
 @pytest.fixture
 def write(golden):
     return lambda *arguments: cli.main(["transcribe", "--model", str(golden / CANARY / "model.nemo"), *arguments])

@@ -133,6 +133,37 @@ def test_it_writes_next_to_nothing_without_speech(sound):
     assert len(hypothesis.words) <= (sound == "music"), hypothesis.text
 
 
+def thousand_phrases(model):
+    """The words that are tokens, and pairs of them."""
+    words = [text[1:].decode() for text in model.token_bytes if text.startswith(b" ") and len(text) > 1]
+    pairs = [f"{one} {other}" for one, other in zip(words, words[7:], strict=False)]
+    return "\n".join([*words, *pairs][:1000])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [bundled, greedy])
+def test_phrases_are_never_written_over_what_is_no_speech(model):
+    minutes = [np.tile(samples, 60 // SECONDS) for samples in SOUNDS.values()]
+    minutes = [(0.1 * one / (np.sqrt(np.mean(one**2)) or 1.0)).astype(np.float32) for one in minutes]
+
+    plain, *others = (model().transcribe(minutes, phrases=lists) for lists in ("", "the", thousand_phrases(model())))
+
+    assert [[one.tokens for one in found] for found in others] == [[one.tokens for one in plain]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [bundled, greedy])
+def test_phrases_of_some_rows_change_no_other_row(model):
+    clips = [golden.clip(name) for name in golden.CLIPS]
+    plain = model().transcribe(clips)
+    names = [thousand_phrases(model()) if index % 2 else "" for index in range(len(clips))]
+
+    mixed = model().transcribe(clips, phrases=names)
+
+    assert mixed[::2] == plain[::2]
+    assert [one.tokens for one in mixed] != [one.tokens for one in plain]
+
+
 @given(cuts=st.lists(CUTS, min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=10, deadline=None)
 def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):

@@ -27,6 +27,7 @@ from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread
 from transcripts.languages import NAMES
+from transcripts.phrases import merged_phrases
 from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 from transcripts.spoken_language import Spoken, possible_languages
 from transcripts.subtitles import USUAL, CueSize
@@ -172,6 +173,10 @@ async def parse_options(
         fields = into_english(fields, model.languages, identifies=identifies)
     prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
     lane = model.lane(fields.decoder)
+    phrases = merged_phrases(fields.phrase_lines, front.phrases.lines())
+    if phrases and model.info.takes_prompts:
+        raise _unsupported("phrases", "The model's attention decoder takes no phrases.")
+    prompt = prompt._replace(phrases=phrases)
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
         check_written_form(front.grammars, options.language.code)

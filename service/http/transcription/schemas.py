@@ -1,7 +1,9 @@
 """The form of a transcription request, and the schemas of answers for the API documentation."""
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
@@ -10,6 +12,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.transcription.chunking import ChunkingStrategy, ServerVad
 from transcripts.languages import language_code
+from transcripts.phrases import MOST_WEIGHT, Phrase, PhraseError, parse_phrases, phrase_lines
 from transcripts.transcription import LanguageSource
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json", "diarized_json"]
@@ -17,8 +20,11 @@ Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
 
 # Fields of OpenAI's API that have no effect here; unknown fields are counted together.
-_WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
-LISTS = ("timestamp_granularities", "include", "languages")
+_WITHOUT_EFFECT = ("known_speaker_names", "known_speaker_references")
+_COMMA_LISTS = ("timestamp_granularities", "include", "languages")
+# Entries of these may have commas.
+_PHRASES = ("phrases", "keywords")
+LISTS = (*_COMMA_LISTS, *_PHRASES)
 AUTO = "auto"  # value of `language` that asks to detect it
 # OpenAI's clients send the fields of these objects as parts `name[field]`.
 _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
@@ -82,6 +88,15 @@ class TranscriptionForm(BaseModel):
             "it (Canary, `abilities.itn`); see also `format`. An extension."
         ),
     ] = False
+    phrases: Annotated[
+        list[str],
+        Field(
+            description="Phrases that are likely to be said, such as names: text, with a weight after a tab (0 to "
+            f"{MOST_WEIGHT:g}; 1 if left out), or an object in JSON with `text` and `weight`; or many, one a line. An "
+            "extension.",
+        ),
+    ] = []
+    keywords: Annotated[list[str], Field(description="The same as `phrases`.")] = []
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     format: Annotated[
         Literal["spoken", "written"],
@@ -125,6 +140,12 @@ class TranscriptionForm(BaseModel):
     ] = False
 
     _asks_language: bool = PrivateAttr(default=False)
+    _phrase_lines: str = PrivateAttr(default="")
+
+    @property
+    def phrase_lines(self) -> str:
+        """The phrases of both fields, as lines (transcripts/phrases.py)."""
+        return self._phrase_lines
 
     @property
     def includes_language(self) -> bool:
@@ -151,7 +172,9 @@ class TranscriptionForm(BaseModel):
                 given.setdefault(key, []).append(value)
         fields: dict[str, Any] = {}
         for name in _FIELDS & given.keys():
-            if name in LISTS:
+            if name in _PHRASES:
+                fields[name] = given[name]
+            elif name in _COMMA_LISTS:
                 fields[name] = [part.strip() for value in given[name] for part in str(value).split(",")]
             else:
                 fields[name] = given[name][-1]
@@ -171,6 +194,11 @@ class TranscriptionForm(BaseModel):
         except ValidationError as error:
             raise _fault(error) from None
         parsed._asks_language = asks_language or bool(parsed.languages)
+        try:
+            parsed._phrase_lines = _phrase_lines((*parsed.phrases, *parsed.keywords))
+        except PhraseError as error:
+            param = "phrases" if parsed.phrases else "keywords"
+            raise RequestError(f"{param}: {error}.", code=ErrorCode.INVALID_VALUE, param=param) from None
         # `segment` is ignored: the Vercel AI SDK sends it with json too.
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
@@ -188,6 +216,32 @@ class TranscriptionForm(BaseModel):
 
 
 _FIELDS = frozenset(TranscriptionForm.model_fields)
+
+
+class _WeightedPhrase(msgspec.Struct, forbid_unknown_fields=True):
+    """A phrase with a weight."""
+
+    text: str
+    weight: float = 1.0
+
+
+_weighted_phrase = msgspec.json.Decoder(_WeightedPhrase)
+
+
+@lru_cache(16)  # many requests of a client have one list
+def _phrase_lines(given: tuple[str, ...]) -> str:
+    """Return the phrases of fields, each of lines or an object in JSON, as lines."""
+    phrases: list[Phrase] = []
+    for value in given:
+        if not value.lstrip().startswith("{"):
+            phrases += parse_phrases(value)
+            continue
+        try:
+            weighted = _weighted_phrase.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise PhraseError(f"{value[:40]!r} is not an object with text and weight: {error}") from None
+        phrases.append(Phrase(weighted.text, weighted.weight))
+    return phrase_lines(phrases)
 
 
 def form_schema() -> dict[str, Any]:

@@ -15,8 +15,10 @@ from service.dispatch.admission import Permit
 from service.dispatch.errors import OverloadedError
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from transcripts.phrases import MOST_PHRASES
 
-_MAX_PARTS = 64
+_MAX_FILES = 64
+_MAX_FIELDS = MOST_PHRASES + 64  # each phrase may be a field of its own
 # Fields stay in memory, with the headers of all parts; a file goes to the disk.
 _MAX_FIELD_BYTES = 1 << 18
 _MAX_PREAMBLE_BYTES = 1 << 16
@@ -53,8 +55,8 @@ class _FormParser(MultiPartParser):
         super().__init__(
             headers,
             self._complete(pieces),
-            max_files=_MAX_PARTS,
-            max_fields=_MAX_PARTS,
+            max_files=_MAX_FILES,
+            max_fields=_MAX_FIELDS,
             max_part_size=_MAX_FIELD_BYTES,
         )
         self._delimiter = b""

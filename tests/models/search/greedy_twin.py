@@ -3,11 +3,15 @@
 import torch
 
 from models.heads.transducer import Joint, Predictor
+from models.search.decision import PHRASE_SCALE
 
 
 @torch.no_grad()
-def greedy_alone(encoded, predictor, joint, max_symbols):
-    """Search one utterance, encoded [frames, width]; returns tokens, frames, durations and confidence as lists."""
+def greedy_alone(encoded, predictor, joint, max_symbols, phrases=None):
+    """Search one utterance, encoded [frames, width]; returns tokens, frames, durations and confidence as lists.
+
+    ``phrases`` is a ``PhraseTwin``.
+    """
     tokens, frames, durations, confidence = [], [], [], []
     output, state = predictor(torch.tensor([predictor.blank]), predictor.initial_state(1))
     time, symbols_here = 0, 0
@@ -19,6 +23,12 @@ def greedy_alone(encoded, predictor, joint, max_symbols):
         if token == joint.blank:
             time, symbols_here = time + max(1, duration), 0
             continue
+        if phrases:
+            ranks = [
+                float(label_logits[label]) + PHRASE_SCALE * phrases.added(tuple(tokens), label)
+                for label in range(joint.blank)
+            ]
+            token = ranks.index(max(ranks))
         tokens.append(token)
         frames.append(time)
         durations.append(duration)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from models.search.ctc import ctc_greedy
 from models.search.ctc_alignment import ctc_alignment
-from models.search.ctc_beam import ctc_beam
+from models.search.ctc_beam import PHRASE_SCALE, ctc_beam
 from models.search.language_model import read_language_model
+from tests.models.search.phrase_twin import in_tensors, phrase_rows
 from training.language_model import write_language_model
 
 PIECES = ("a", "b", "c")
@@ -81,6 +82,42 @@ def test_it_finds_the_likeliest_of_all_texts_with_and_without_frames_that_are_bl
 
     assert tuple(row.tokens) == best
     assert list(zip(row.tokens, row.frames, row.ends, strict=True)) == spans(ways[best][1])
+
+
+def with_phrases(logits, twin):
+    """Return the score of every text of a row, summed over its paths, with what phrases add on each."""
+    scores = logits.log_softmax(-1).tolist()
+    found = {}
+    for path in itertools.product(range(BLANK + 1), repeat=len(scores)):
+        score, text = 0.0, ()
+        for frame, (label, row) in enumerate(zip(path, scores, strict=True)):
+            score += row[label]
+            if label != BLANK and (frame == 0 or path[frame - 1] != label):
+                added = PHRASE_SCALE * twin.added(text, label)
+                score += min(added, 0) if max(row) == row[BLANK] else added
+                text = (*text, label)
+        score += PHRASE_SCALE * twin.added_at_end(text)
+        found[text] = math.log(math.exp(found[text]) + math.exp(score)) if text in found else score
+    return found
+
+
+@pytest.mark.slow
+@given(SEEDS, st.integers(1, 5), phrase_rows(2))
+@settings(max_examples=40, deadline=None)
+def test_with_phrases_it_finds_the_best_of_all_texts_alone_and_in_company(seed, frames, twins):
+    model, logits = language_model(), random_logits(seed, 2, frames)
+    lengths = torch.tensor([frames, max(0, frames - 1)])
+
+    rows = ctc_beam(logits, lengths, BLANK, model, beam=WHOLE, phrases=in_tensors(twins)).rows()
+
+    (plain, _) = ctc_beam(logits, lengths, BLANK, model, beam=WHOLE).rows()
+    for row, scores, length, twin in zip(rows, logits, lengths.tolist(), twins, strict=True):
+        ranks = {text: score + spoken_by(model, text) for text, score in with_phrases(scores[:length], twin).items()}
+        best, *others = sorted(ranks, key=ranks.get, reverse=True)
+        assume(not others or ranks[best] - ranks[others[0]] > 1e-3)
+        assert tuple(row.tokens) == best
+    if not twins[0].phrases:
+        assert rows[0] == plain
 
 
 @given(SEEDS, st.lists(st.integers(0, 9), min_size=1, max_size=4), st.sampled_from([1, 2, 5]))

@@ -39,7 +39,7 @@ def beam(logits, lengths):
 
 def of_graphs(head):
     graphed = GraphedCtcBeam(BLANK, language_model(), torch.device("cpu"), free=lambda _: 1 << 40)
-    return lambda encoded, lengths, masks: graphed.search(masks.added(head(encoded)), lengths)
+    return lambda encoded, lengths, masks, phrases: graphed.search(masks.added(head(encoded)), lengths)
 
 
 # A search of a CTC head, and what it should find in the logits of one utterance.
@@ -67,7 +67,7 @@ def test_rows_with_masks_find_what_each_finds_alone_among_the_labels_it_may_writ
     kinds = torch.tensor([kind for _, kind in rows])
     of_head, of_logits = SEARCHES[name]
 
-    found = of_head(head)(encoded, lengths, LabelMasks(table, kinds)).rows()
+    found = of_head(head)(encoded, lengths, LabelMasks(table, kinds), None).rows()
 
     for row, frames, (length, kind) in zip(found, encoded, rows, strict=True):
         logits = head(frames[None, :length]) + table[kind]

@@ -14,6 +14,7 @@ from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
+from tests.models.search.phrase_twin import in_tensors, phrase_rows
 
 
 def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, *, steps):
@@ -26,12 +27,12 @@ def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, *, step
         return driver.search(encoded, lengths, masks)
 
 
-def flat_by(encoded, lengths, predictor, joint, max_symbols, masks=None, *, frames):
+def flat_by(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, frames):
     """Flat search with this many frames of all rows a step, which rates its labels two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.flat._FRAMES_A_STEP", frames)
         patch.setattr("models.search.flat._LABELS_RATED_AT_ONCE", 2)
-        return flat(encoded, lengths, predictor, joint, max_symbols, masks)
+        return flat(encoded, lengths, predictor, joint, max_symbols, masks, phrases)
 
 
 SEARCHES = {
@@ -126,6 +127,24 @@ def test_masks_come_and_go_from_batch_to_batch_in_one_state():
     assert found == [look_ahead(encoded, lengths, predictor, joint, 3, masks).rows() for masks in every]
     assert found[0] == found[2] == found[4] != found[5]
     assert len(driver.sizes) == 3  # without masks, and with those of two sizes
+
+
+PHRASED = [flat, partial(flat_by, frames=20), look_ahead, partial(look_ahead, window=3)]
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.data(), batches(), st.sampled_from(PHRASED))
+def test_with_phrases_every_row_equals_the_plain_loop_in_any_company(data, batch, search):
+    predictor, joint, encoded, lengths, max_symbols = batch
+    twins = data.draw(phrase_rows(len(lengths), labels=joint.blank))
+
+    rows = search(encoded, lengths, predictor, joint, max_symbols, phrases=in_tensors(twins)).rows()
+
+    for row, utterance, length, twin in zip(rows, encoded, lengths, twins, strict=True):
+        wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin if twin.phrases else None)
+        assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
+        assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
 
 
 def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():

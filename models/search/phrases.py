@@ -1,0 +1,225 @@
+"""Phrases in a search: a tree of their tokens, whose states say by how much each label gains.
+
+The tree has failure links (Aho and Corasick, 1975), so a state is the longest end of the text that begins a phrase. A
+token of a phrase gains; a phrase that breaks off gives back what it gained, and one that is complete keeps it. It is
+complete when its last word is: with "cat", "category" gains nothing in the end. Tokens count for each phrase that they
+are in. Token i of a phrase gains its weight times 1 + ln(i + 1), as in NeMo (Xu et al., 2025, arXiv 2508.07014, on
+boosting by a tree on the device); where phrases share a node, the most counts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+# Labels of a choice that phrases may prefer to the best: the best few. Any other is far less likely.
+CANDIDATES = 8
+_NO_KEY = torch.iinfo(torch.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The states of a list of phrases; 0 is the root, in which no phrase has begun.
+
+    A state has arcs for labels by which a phrase goes on. Other labels lead where they lead from the root, and the
+    state gives back what it owes.
+
+    Attributes:
+        keys: state x labels + label of each arc, int64, ascending.
+        gains: what the label of each arc gains, float32.
+        targets: the state after each arc, int64.
+        owed: what each state gives back to a label that ends a word, and to one that does not, float32 [states, 2].
+        root_gains: what each label gains at the root, float32 [labels].
+        root_targets: the state after each label at the root, int64 [labels].
+    """
+
+    keys: Tensor
+    gains: Tensor
+    targets: Tensor
+    owed: Tensor
+    root_gains: Tensor
+    root_targets: Tensor
+
+    def to(self, device: torch.device) -> "Tree":
+        """Return a copy on a device."""
+        return Tree(
+            self.keys.to(device),
+            self.gains.to(device),
+            self.targets.to(device),
+            self.owed.to(device),
+            self.root_gains.to(device),
+            self.root_targets.to(device),
+        )
+
+
+@dataclass(slots=True)
+class _Node:
+    """A state while the tree grows.
+
+    ``total`` is what the tokens from the root gained together; of it ``kept`` is that of phrases that were complete
+    before the last token, and ``kept_by_word`` is that with phrases that are complete if a word ends here.
+    """
+
+    children: dict[int, int]
+    gain: float = 0.0
+    is_end: bool = False
+    failure: int = 0
+    total: float = 0.0
+    kept: float = 0.0
+    kept_by_word: float = 0.0
+
+    def owed(self, *, word_ends: bool) -> float:
+        return self.total - (self.kept_by_word if word_ends else self.kept)
+
+
+def token_gain(place: int) -> float:
+    """Return what token ``place`` of a phrase gains, with weight 1."""
+    return 1 + math.log(place + 1)
+
+
+def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool]) -> Tree:
+    """Return the tree of phrases, on the host.
+
+    Args:
+        phrases: weights by tokens.
+        ends_word: of each label, whether a word before it is complete, as before a space or a comma.
+    """
+    nodes = [_Node({})]
+    for tokens, weight in phrases.items():
+        node = nodes[0]
+        for place, token in enumerate(tokens):
+            if token not in node.children:
+                node.children[token] = len(nodes)
+                nodes.append(_Node({}))
+            node = nodes[node.children[token]]
+            node.gain = max(node.gain, weight * token_gain(place))
+        node.is_end = True
+    _link(nodes, ends_word)
+    labels = len(ends_word)
+    arcs: dict[int, tuple[float, int]] = {}
+    for number, node in enumerate(nodes):
+        at = number
+        while at:
+            for token, target in nodes[at].children.items():
+                arcs.setdefault(number * labels + token, (_moved(node, nodes[at], token, ends_word, nodes), target))
+            at = nodes[at].failure
+    keys = sorted(arcs)
+    gains = torch.tensor([arcs[key][0] for key in keys])
+    targets = torch.tensor([arcs[key][1] for key in keys], dtype=torch.int64)
+    root_gains, root_targets = torch.zeros(labels), torch.zeros(labels, dtype=torch.int64)
+    for token, target in nodes[0].children.items():
+        root_gains[token], root_targets[token] = nodes[target].gain, target
+    owed = torch.tensor([[node.owed(word_ends=False), node.owed(word_ends=True)] for node in nodes])
+    return Tree(torch.tensor(keys, dtype=torch.int64), gains, targets, owed, root_gains, root_targets)
+
+
+def _link(nodes: Sequence[_Node], ends_word: Sequence[bool]) -> None:
+    """Find failures, totals and what is kept, from short to long."""
+    level = [0]
+    while level:
+        following = []
+        for number in level:
+            parent = nodes[number]
+            for token, child in parent.children.items():
+                node, at = nodes[child], parent.failure
+                while at and token not in nodes[at].children:
+                    at = nodes[at].failure
+                node.failure = nodes[at].children.get(token, 0) if number else 0
+                shorter = nodes[node.failure]
+                node.total = parent.total + node.gain
+                kept = parent.kept_by_word if ends_word[token] else parent.kept
+                node.kept = max(kept, shorter.kept)
+                complete = node.total if node.is_end else 0.0
+                node.kept_by_word = max(complete, node.kept, shorter.kept_by_word)
+                following.append(child)
+        level = following
+
+
+def _moved(node: _Node, fallen: _Node, token: int, ends_word: Sequence[bool], nodes: Sequence[_Node]) -> float:
+    """Return what a token gains that goes on from ``fallen``, where a failure of ``node`` leads."""
+    gain = nodes[fallen.children[token]].gain
+    if fallen is node:
+        return gain
+    owed = partial(_Node.owed, word_ends=ends_word[token])
+    return gain + owed(fallen) - owed(node)
+
+
+class BatchPhrases:
+    """The phrases of the rows of a batch.
+
+    Attributes:
+        start: state of each row at the start of its text, int64 [rows].
+    """
+
+    def __init__(self, trees: Sequence[Tree | None], ends_word: Tensor) -> None:
+        """Put the trees of the rows one after the other.
+
+        Args:
+            trees: the tree of each row, on the device; None: it has no phrases.
+            ends_word: see ``grow_tree``, bool [labels], on the device.
+        """
+        device, labels = ends_word.device, len(ends_word)
+        self._labels = labels
+        self._ends_word = ends_word.long()
+        nothing = torch.zeros(labels, device=device)
+        no_arc, nowhere = nothing[:0], torch.zeros_like(nothing, dtype=torch.int64)
+        none = Tree(nowhere[:0], no_arc, nowhere[:0], nothing.new_zeros(1, 2), nothing, nowhere)
+        distinct = {id(tree): tree or none for tree in trees}
+        firsts: dict[int, int] = {}
+        states = 0
+        for key, tree in distinct.items():
+            firsts[key] = states
+            states += len(tree.owed)
+        parts = list(zip(distinct.values(), firsts.values(), strict=True))
+        end = nothing.new_full((1,), _NO_KEY, dtype=torch.int64)
+        self._keys = torch.cat([*(tree.keys + first * labels for tree, first in parts), end])
+        self._gains = torch.cat([*(tree.gains for tree, _ in parts), nothing[:1]])
+        self._targets = torch.cat([*(tree.targets + first for tree, first in parts), end])
+        self._owed = torch.cat([tree.owed for tree, _ in parts])
+        self._root_gains = torch.stack([tree.root_gains for tree, _ in parts])
+        self._root_targets = torch.stack([tree.root_targets + first for tree, first in parts])
+        sizes = torch.tensor([len(tree.owed) for tree, _ in parts], device=device)
+        self._tree = torch.arange(len(parts), device=device).repeat_interleave(sizes, output_size=states)
+        self.start = torch.tensor([firsts[id(tree)] for tree in trees], dtype=torch.int64, device=device)
+
+    def score(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each label gains in its state, and the state after it.
+
+        Args:
+            states: int64, any shape.
+            labels: int64, no blanks; its shape broadcasts with that of ``states``.
+
+        Returns:
+            float32 and int64, in the broadcast shape.
+        """
+        keys = states * self._labels + labels
+        at = torch.searchsorted(self._keys, keys)
+        has_arc = self._keys[at] == keys
+        tree = self._tree[states]
+        gains = self._root_gains[tree, labels] - self._owed[states, self._ends_word[labels]]
+        return (
+            torch.where(has_arc, self._gains[at], gains),
+            torch.where(has_arc, self._targets[at], self._root_targets[tree, labels]),
+        )
+
+    def prefer(self, scores: Tensor, best: Tensor, states: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """Return the label that each row prefers among the best few, and the state after it; both [rows].
+
+        Args:
+            scores: of labels, without the blank, [rows, labels], float32.
+            best: the best label of each row, [rows]; it gives way only to one that is better with its gain.
+            states: [rows].
+            scale: factor of the gains.
+        """
+        few = scores.topk(min(CANDIDATES, scores.size(1)), dim=1).indices
+        labels = torch.cat([best[:, None], few], dim=1)
+        gains, targets = self.score(states[:, None], labels)
+        chosen = (scores.gather(1, labels) + scale * gains).argmax(dim=1, keepdim=True)
+        return labels.gather(1, chosen).squeeze(1), targets.gather(1, chosen).squeeze(1)
+
+    def score_end(self, states: Tensor) -> Tensor:
+        """Return what the end of the text gains, which gives back what is owed; in the shape of ``states``."""
+        return -self._owed[states, 1]

@@ -1,0 +1,77 @@
+"""Phrases as a model writes them: the tokens of a phrase, and the trees of lists of phrases, each grown once."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import torch
+
+from models.search.phrases import BatchPhrases, Tree, grow_tree
+from models.text.tokenizers import Vocabulary
+from transcripts.phrases import parse_phrases
+from transcripts.scripts import is_unspaced
+
+# A model may write a word in other pieces than its tokenizer would; these ways of the fewest pieces are in the tree.
+_MOST_WAYS = 3
+_TREES_KEPT = 64
+
+
+class PhraseTrees:
+    """Grows the trees of a model's phrases, and keeps the last ones."""
+
+    def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
+        texts = vocabulary.token_bytes
+        # Each part of a vocabulary writes by itself: the parts of an aggregate are languages.
+        self._parts = [{texts[token]: token for token in reversed(part) if texts[token]} for part in vocabulary.parts]
+        self._ends_word = [_ends_word(text) for text in texts]
+        self._ends_word_on_device = torch.tensor(self._ends_word, device=device)
+        self._device = device
+        self._tree = lru_cache(_TREES_KEPT)(self._grown)
+
+    def of_rows(self, lists: Sequence[str]) -> BatchPhrases | None:
+        """Return the phrases of a batch from the lines of each row (transcripts/phrases.py); None if there are none."""
+        if not any(lists):
+            return None
+        return BatchPhrases([self._tree(lines) if lines else None for lines in lists], self._ends_word_on_device)
+
+    def _grown(self, lines: str) -> Tree:
+        ways: dict[tuple[int, ...], float] = {}
+        for text, weight in parse_phrases(lines):
+            for part in self._parts:
+                for tokens in written_ways(text, part):
+                    ways[tokens] = max(weight, ways.get(tokens, 0.0))
+        return grow_tree(ways, self._ends_word).to(self._device)
+
+
+def written_ways(text: str, pieces: Mapping[bytes, int]) -> list[tuple[int, ...]]:
+    """Return the tokens of a phrase in each case in which a model may write it, and in several divisions.
+
+    What has a character without a piece is left out, such as capitals where the model writes none.
+    """
+    cases = dict.fromkeys([text, text.lower(), text[:1].upper() + text[1:], text.upper()])
+    spaces = [" ", ""] if is_unspaced(text[0]) else [" "]
+    ways = [way for case in cases for space in spaces for way in _ways((space + case).encode(), pieces)]
+    return list(dict.fromkeys(ways))
+
+
+def _ways(text: bytes, pieces: Mapping[bytes, int]) -> list[tuple[int, ...]]:
+    """Return the divisions of a text into the fewest pieces."""
+    longest = max(map(len, pieces), default=0)
+    after: list[list[tuple[int, ...]]] = [[] for _ in text] + [[()]]
+    for begin in reversed(range(len(text))):
+        ends = range(min(begin + longest, len(text)), begin, -1)
+        found = [
+            (token, *rest)
+            for end in ends
+            if after[end] and (token := pieces.get(text[begin:end])) is not None
+            for rest in after[end]
+        ]
+        after[begin] = sorted(found, key=len)[:_MOST_WAYS]
+    return after[0]
+
+
+def _ends_word(text: bytes) -> bool:
+    """Return whether a word before a token of this text is complete: it begins with a space, a mark, or has no text."""
+    first = text.decode(errors="replace")[:1]
+    if first.isalnum():
+        return is_unspaced(first)
+    return first not in ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "\N{REPLACEMENT CHARACTER}")
