@@ -12,6 +12,7 @@ from torch import Tensor
 from models.checkpoint import Checkpoint
 from models.comparison import compare_kernels
 from models.config import ConformerConfig, Decoder, EncoderConfig
+from models.device.memory import weight_bytes
 from models.device.precision import (
     DTYPES,
     check_overflow,
@@ -237,6 +238,7 @@ class Model(DeviceModel):
             "family": config.encoder.family,
             "class": config.name,
             "parameters": self._parameters,
+            "weight_bytes": weight_bytes(self._parameters),
             "layers": config.encoder.layers,
             "width": config.encoder.width,
             "vocabulary": {"kind": self._vocabulary.kind, "size": config.vocabulary_size},

@@ -1,4 +1,4 @@
-"""The memory of a GPU that tensors may take, and errors of memory that runs out."""
+"""The memory that weights take and that tensors of a GPU may take, and errors of memory that runs out."""
 
 import re
 import sys
@@ -14,6 +14,11 @@ MEMORY_SHARE = 0.9
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out[ _]of[ _]memory|alloc(ation)?_failed|cufft_internal_error", re.IGNORECASE
 )
+
+
+def weight_bytes(parameters: int) -> dict[str, int]:
+    """Return the bytes that a number of parameters take, calculated, in the dtypes that models are mostly served in."""
+    return {name: parameters * size for name, size in (("float32", 4), ("bfloat16", 2))}
 
 
 def is_out_of_memory(error: Exception) -> bool:
