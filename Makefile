@@ -36,7 +36,7 @@ OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
 .PHONY: setup clients serve train train-bundled nemo-check peers image image-test hashes digests manifests audit test
-.PHONY: test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench plots picture clean
+.PHONY: reference count test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
 
@@ -229,6 +229,16 @@ plots: setup
 # The picture of the page in the README, with Chromium.
 picture: setup
 	$(BIN)/python -m tests.service.page_picture docs/img/page.png
+
+# The tables of settings, metrics and errors in docs, from the code.
+reference: setup
+	$(BIN)/python -m tests.reference
+
+# Lines of Python by package, and of the pages of docs.
+count:
+	@for part in audio transcripts models service training bulk cli steno benchmarks tests; do \
+	  printf '%-12s %6d\n' $$part $$(git ls-files "$$part/*.py" | xargs cat | wc -l); done
+	@printf '%-12s %6d\n' docs $$(git ls-files 'docs/*.md' | xargs cat | wc -l)
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules tests/clients/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

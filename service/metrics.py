@@ -97,9 +97,6 @@ class Metrics:
             "status_class",
         )
         self.http_in_flight = gauge("http_requests_in_flight", "Requests that are not finished.", "endpoint")
-        self.http_request_size = histogram(
-            "http_request_size_bytes", "Bodies of transcription requests.", tuple(4.0**n for n in range(7, 16))
-        )
         self.http_client_retries = counter(
             "http_client_retries_total", "Requests that an OpenAI client sent again.", "lang"
         )
@@ -107,7 +104,6 @@ class Metrics:
         self.connections_refused = counter(
             "connections_refused_total", "Connections closed before a request, by reason.", "reason"
         )
-        self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
 
         # Keys
@@ -115,9 +111,6 @@ class Metrics:
             "key_requests_total", "Requests for transcripts, by name of the key.", "key", "status_class"
         )
         self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed, by name of the key.", "key")
-        self.key_reloads = counter(
-            "key_reloads_total", "Times that the file of keys was read again, by result.", "result"
-        )
 
         # Requests for transcripts
         self.stage_duration = histogram(
@@ -137,7 +130,6 @@ class Metrics:
         )
         self.audio_seconds = counter("audio_seconds_total", "Accepted audio by outcome.", "outcome", "model")
         self.audio_duration = histogram("audio_duration_seconds", "Audio of a transcribed recording.", _AUDIO_EDGES)
-        self.audio_bytes = counter("audio_bytes_total", "Bytes of uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
         self.decode_crashes = counter(
             "decode_crashes_total", "Decoding processes that crashed on a file, or took too long for it."
@@ -169,9 +161,6 @@ class Metrics:
             "queue_predicted_wait_seconds",
             "Predicted wait: a turn of each recording before a new one, divided by RTFx.",
         )
-        self.queue_passed_over = gauge(
-            "queue_bypass_max", "Most batches that later arrivals led while an utterance waits."
-        )
         self.queue_wait = histogram(
             "queue_wait_seconds", "Wait of an utterance for an engine.", _STAGE_EDGES, "length_class"
         )
@@ -201,12 +190,6 @@ class Metrics:
         self.batch_duration = histogram(
             "batch_duration_seconds", "Time of a batch in its engine.", _STAGE_EDGES, "model"
         )
-        self.batch_budget = gauge(
-            "batch_budget_seconds",
-            "Audio a batch may have, padding included; less after one did not fit.",
-            "model",
-            "device",
-        )
         self.out_of_memory = counter("oom_total", "Batches that did not fit the device.")
 
         # Engines
@@ -216,16 +199,8 @@ class Metrics:
         self.engine_heartbeat = gauge(
             "engine_heartbeat_timestamp_seconds", "When the engine's last heartbeat came.", "device"
         )
-        self.engine_start = gauge("engine_start_timestamp_seconds", "When the engine process started.", "device")
-        self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
-        self.warmup_seconds = gauge("warmup_seconds", "Time that the warm-up took.", "model")
-        self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that a model's weights take.", "model")
         self.model_loads = counter("model_loads_total", "Models loaded while the service ran, by result.", "result")
-        self.model_evictions = counter(
-            "model_evictions_total", "Models on demand that were unloaded: idle, or to make room.", "reason"
-        )
         self.http_processes = gauge("http_processes", "HTTP processes before the dispatcher; 0 if it has HTTP itself.")
-        self.http_process_restarts = counter("http_process_restarts_total", "HTTP processes that were replaced.")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
@@ -267,10 +242,7 @@ class Metrics:
         for reason in ("exit", "stuck", "cuda_fatal"):
             self.engine_restarts.labels(reason)
         for result in ("ok", "error"):
-            self.key_reloads.labels(result)
             self.model_loads.labels(result)
-        for reason in ("idle", "memory"):
-            self.model_evictions.labels(reason)
         for kind in ("overloaded", "engine_lost", "internal_error", "invalid_audio", "unsupported_format"):
             self.errors.labels(kind)
 
@@ -293,9 +265,6 @@ class Metrics:
 
     def describe_model(self, ready: Ready) -> None:
         """Set the metrics of a model that an engine has loaded."""
-        self.model_load_seconds.labels(ready.model).set(ready.load_seconds)
-        self.warmup_seconds.labels(ready.model).set(ready.warmup_seconds)
-        self.model_weight_bytes.labels(ready.model).set(ready.weight_bytes)
         for work, states in ready.graphs.items():
             for state, count in states.items():
                 self.graphs.labels(ready.model, work, state).set(count)
@@ -306,17 +275,7 @@ class Metrics:
 
     def forget_model(self, model: str) -> None:
         """Remove the gauges of a model that was unloaded; its counters stay, as Prometheus expects."""
-        for gauge in (
-            *(self.queue_depth, self.queue_audio_seconds, self.model_info),
-            *(
-                self.model_load_seconds,
-                self.warmup_seconds,
-                self.model_weight_bytes,
-                self.batch_budget,
-                self.graphs,
-                self.fast_path,
-            ),
-        ):
+        for gauge in (self.queue_depth, self.queue_audio_seconds, self.model_info, self.graphs, self.fast_path):
             gauge.remove_by_labels({"model": model})
 
     def describe_build(self, version: str) -> None:

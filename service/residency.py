@@ -115,7 +115,6 @@ class Residency:
 
     def evict(self, model: ServedModel, reason: Literal["idle", "memory"]) -> "asyncio.Task[None]":
         """Begin to unload a model on demand, which takes no more requests; return the task that unloads it."""
-        self._dispatcher.metrics.model_evictions.labels(reason).inc()
         log.info("model evicted", extra={"model": model.id, "reason": reason})
         return self._begin_leaving(model)
 

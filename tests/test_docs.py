@@ -1,54 +1,23 @@
 """The documentation lists all settings, metrics, errors and faults, and none that are gone."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from audio.errors import AudioError, DecoderCrashedError
-from service.http.error_codes import ErrorCode, table
+from service.http.error_codes import ErrorCode
 from service.metrics import Metrics
 from service.settings import Settings
+from tests.reference import DOCS, TABLES, written
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
-API = (DOCS / "api.md").read_text(encoding="utf-8")
 
 AUDIO_ERRORS = (*AudioError.__subclasses__(), DecoderCrashedError)
 
 
-def metric_rows() -> list[str]:
-    families = [family for family in Metrics().registry.collect() if family.name.startswith("steno_")]
-    suffix = {"counter": "_total"}
-    return [
-        f"| `{family.name}{suffix.get(family.type, '')}` | {family.type} | {family.documentation} |"
-        for family in families
-    ]
-
-
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_has_its_row(name):
-    row = re.search(rf"^\| `STENO_{name.upper()}` \| .* \| (.*) \|$", OPERATIONS, re.MULTILINE)
-
-    assert row is not None
-    assert row[1] == Settings.model_fields[name].description
-
-
-def test_no_setting_is_listed_that_is_gone():
-    listed = set(re.findall(r"^\| `STENO_([A-Z_]+)`", OPERATIONS, re.MULTILINE))
-
-    assert listed == {name.upper() for name in Settings.model_fields}
-
-
-@pytest.mark.parametrize("row", metric_rows())
-def test_every_metric_has_its_row(row):
-    assert row in OPERATIONS.splitlines()
-
-
-def test_no_metric_is_listed_that_is_gone():
-    listed = re.findall(r"^\| `steno_\w+`.*$", OPERATIONS, re.MULTILINE)
-
-    assert sorted(listed) == sorted(metric_rows())
+@pytest.mark.parametrize("page", TABLES)
+def test_the_tables_are_those_of_the_code(page):
+    assert (DOCS / page).read_text(encoding="utf-8") == written(page), "make reference"
 
 
 @pytest.mark.parametrize("name", sorted(set(vars(Metrics())) - {"registry", "_of_models"}))
@@ -65,10 +34,6 @@ def test_every_setting_is_read(name):
     code = list((DOCS.parent / "service").rglob("*.py"))
 
     assert any(f"settings.{name}" in text or f"self.{name}" in text for text in (p.read_text() for p in code))
-
-
-def test_the_pages_table_of_errors_is_the_codes():
-    assert table() in API
 
 
 @pytest.mark.parametrize("error", AUDIO_ERRORS)

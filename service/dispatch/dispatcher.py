@@ -261,9 +261,6 @@ class Dispatcher:
             metrics.queue_audio_seconds.labels(model.id).set(audio)
         metrics.queue_oldest_age.set(now - min((utterance.arrived for utterance in waiting), default=now))
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
-        for (engine, model_id), budget in self._budgets.items():
-            metrics.batch_budget.labels(model_id, engine.name).set(budget.seconds)
-        metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, error: Callable[[], DispatchError]) -> None:
         """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it.
@@ -280,7 +277,6 @@ class Dispatcher:
     def engine_started(self, engine: EngineLink) -> None:
         """An engine process was started; it has no model yet."""
         self.metrics.engine_up.labels(engine.name).set(0)
-        self.metrics.engine_start.labels(engine.name).set_to_current_time()
 
     def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
         """An engine has loaded a model; batches for it may be sent."""

@@ -98,13 +98,3 @@ class ErrorCode(Enum):
     def is_temporary(self) -> bool:
         """Whether the same request may succeed later."""
         return self.value.is_temporary
-
-
-def table() -> str:
-    """Return the table in Markdown."""
-    lines = ["| status | code | when | retry |", "|---|---|---|---|"]
-    for code in sorted(ErrorCode, key=lambda code: code.status):
-        statuses, when, is_temporary = code.value
-        retry = "after `Retry-After`" if is_temporary else "no"
-        lines.append(f"| {', '.join(map(str, statuses))} | `{code}` | {when} | {retry} |")
-    return "\n".join(lines)

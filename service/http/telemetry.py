@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -48,6 +48,7 @@ class Record:
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
         body_bytes: size of the request's body.
+        ignored_fields: its form fields that have no effect, unknown ones as "other".
         error: code of the error answer.
         caller: name of the API key.
         model: id of the model.
@@ -60,6 +61,7 @@ class Record:
     stages: dict[str, float] = field(default_factory=dict)
     audio_seconds: float | None = None
     body_bytes: int = 0
+    ignored_fields: Sequence[str] = ()
     error: str | None = None
     caller: str | None = None
     model: str | None = None
@@ -174,7 +176,6 @@ class Telemetry:
             if record.error in _REJECTIONS:
                 metrics.queue_rejected.labels(_REJECTIONS[record.error]).inc()
         if endpoint in _SPOKEN:
-            metrics.http_request_size.observe(record.body_bytes)
             if record.caller is not None:
                 metrics.key_requests.labels(record.caller, f"{status // 100}xx").inc()
             if status == 200 and record.audio_seconds and record.error is None:
@@ -235,6 +236,8 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
         fields["code"] = record.error
     if record.body_bytes:
         fields["body_bytes"] = record.body_bytes
+    if record.ignored_fields:
+        fields["ignored_fields"] = record.ignored_fields
     if record.audio_seconds is not None:
         fields["audio_seconds"] = round(record.audio_seconds, 3)
         fields |= {f"{stage}_seconds": round(stage_seconds, 4) for stage, stage_seconds in record.stages.items()}

@@ -177,8 +177,6 @@ class WorkerSupervisor:
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})
-        if not self._finishing.is_set():
-            self._metrics.http_process_restarts.inc()
         if worker.session.is_listening:
             return None
         if worker.is_stuck:

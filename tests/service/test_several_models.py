@@ -68,8 +68,3 @@ def test_what_one_of_them_cannot_do_is_refused_though_another_can(service, path,
     answer = post(service, path, **fields)
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-
-
-def test_the_weights_of_each_model_are_reported(service, models):
-    for name, model in models.items():
-        assert service.metric(f'steno_model_weight_bytes{{model="{name}"}}') == model.weight_bytes > 0

@@ -147,8 +147,6 @@ class KeyFile:
                 on_change(keys)
             except ValueError as error:
                 log.error("keys stay as they are", extra={"reason": str(error)})  # noqa: TRY400
-                metrics.key_reloads.labels("error").inc()
                 continue
-            metrics.key_reloads.labels("ok").inc()
             metrics.expect_keys(access.names)
             log.info("keys read", extra={"keys": len(keys), "names": len(access.names)})

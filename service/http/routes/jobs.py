@@ -28,7 +28,7 @@ from service.http.routes.transcriptions import receive_form
 from service.http.telemetry import Record
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
-from service.http.transcription.options import count_ignored_fields, parse_options
+from service.http.transcription.options import parse_options
 from service.http.wire.connections import client_of
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.jobs import Jobs, LaterError
@@ -175,7 +175,6 @@ async def create_job(request: Request) -> Response:
         )
         if options.fields.stream:
             raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
-        count_ignored_fields(front, rest)
         record.stages["receive"] = time.monotonic() - record.began
         file: UploadFile = options.fields.file
         try:

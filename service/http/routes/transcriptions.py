@@ -12,7 +12,7 @@ from service.dispatch.admission import Permit
 from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
-from service.http.transcription.options import count_ignored_fields, parse_options
+from service.http.transcription.options import parse_options
 from service.http.transcription.stream import EventStream
 from service.http.wire.bodies import receive
 from service.http.wire.connections import BODY_SECONDS, client_of
@@ -78,7 +78,6 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         options = await parse_options(
             front, record, form, resources, is_translation=is_translation, receive=request.receive
         )
-        count_ignored_fields(front, form)
 
         async def free_upload() -> None:
             await form.close()

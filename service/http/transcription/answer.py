@@ -453,7 +453,6 @@ class Reply:
         metrics, model, origin = self.front.metrics, self.options.model.id, self.origin
         words = sum(len(channel.transcript.words) for channel in result.channels)
         metrics.audio_duration.observe(origin.seconds)
-        metrics.audio_bytes.labels(origin.container).inc(self.options.fields.file.size or 0)
         metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
         metrics.words.labels(model).inc(words)
         if not words:

@@ -147,7 +147,7 @@ async def parse_options(
 
     Args:
         front: the service.
-        record: gets the id of the model.
+        record: gets the id of the model, and the fields without effect.
         form: the form.
         resources: keep the model loaded until they are closed.
         is_translation: whether the text must be English.
@@ -158,6 +158,7 @@ async def parse_options(
         ModelNotReadyError: if the model, or the language identifier, is not loaded yet.
     """
     fields = TranscriptionForm.parse(form)
+    record.ignored_fields = ignored_fields(form)
     name = fields.model
     if name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
         model = await _loaded(front, record, name, resources, receive)
@@ -173,17 +174,14 @@ async def parse_options(
         fields = into_english(fields, model.languages, identifies=identifies)
     prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
     lane = model.lane(fields.decoder)
-    prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
+    phrases = merged_phrases(fields.phrase_lines, front.phrases.lines())
+    if phrases and model.info.takes_prompts:
+        raise _unsupported("phrases", "The model's attention decoder takes no phrases.")
+    prompt = prompt._replace(phrases=phrases)
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
         check_written_form(front.grammars, options.language.code)
     return options
-
-
-def count_ignored_fields(front: Front, form: FormData) -> None:
-    """Count the ignored fields of a valid request; apart from parsing, which may happen several times."""
-    for name in ignored_fields(form):
-        front.metrics.ignored_fields.labels(name).inc()
 
 
 def _identification(

@@ -288,7 +288,7 @@ def _nullable(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def ignored_fields(form: FormData) -> list[str]:
-    """Return the fields of a form that have no effect, as label values; unknown ones are "other"."""
+    """Return the fields of a form that have no effect; unknown ones are "other"."""
     names = {name.partition("[")[0] for name in form} - _FIELDS
     return [name if name in _WITHOUT_EFFECT else "other" for name in sorted(names)]
 

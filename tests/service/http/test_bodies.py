@@ -11,7 +11,7 @@ import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
 from service.http.wire import upload
-from tests.service.serving import PATIENCE, form, serving, tone, wav
+from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
 CLIP = wav(SECOND)
@@ -122,14 +122,12 @@ def test_limits_are_those_of_uploads():
         assert service.server.dispatcher.admission.stored_bytes == 0
 
 
-def test_unknown_options_are_counted_as_those_of_forms(service):
-    before = (
-        service.metric('steno_ignored_fields_total{field="other"}')
-        if "ignored_fields_total{" in (service.client.get("/metrics").text)
-        else 0
-    )
-    assert send(service, CLIP, colour="red").status_code == 200
-    assert service.metric('steno_ignored_fields_total{field="other"}') == before + 1
+def test_unknown_options_are_logged_as_those_of_forms(service, caplog):
+    with caplog.at_level("INFO", "steno.http"):
+        assert send(service, CLIP, colour="red").status_code == 200
+        wait_for(lambda: "request" in caplog.messages)
+
+    assert [record.ignored_fields for record in caplog.records if record.message == "request"] == [["other"]]
 
 
 @pytest.mark.program("curl")

@@ -72,7 +72,6 @@ def test_idle_models_go_and_come_again():
     with serving(models_on_demand=ON_DEMAND, model_ttl=0.1) as service:
         assert ask(service, "one").status_code == 200
         wait_for(lambda: loaded(service) == {"stub"})
-        assert service.metric('steno_model_evictions_total{reason="idle"}') == 1
         assert ask(service, "one").status_code == 200
 
 
@@ -90,7 +89,6 @@ def test_the_least_recently_used_goes_when_the_memory_is_needed():
         for model in ("one", "two", "one", "three"):
             assert ask(service, model).status_code == 200
         assert loaded(service) == {"stub", "one", "three"}
-        assert service.metric('steno_model_evictions_total{reason="memory"}') == 1
 
         came = service.client.post("/v1/admin/models", json={"checkpoint": "kept=hub/kept"}, headers=ADMIN)
         assert came.status_code == 201

@@ -214,7 +214,6 @@ def test_its_batches_are_in_the_metrics_and_its_time_is_a_stage(service):
 
     assert service.metric(stage) == before + 1
     assert service.metric('steno_batches_total{model="finder"}') > 0
-    assert service.metric('steno_model_weight_bytes{model="finder"}') > 0
 
 
 def test_without_an_identifier_english_is_assumed():

@@ -159,12 +159,6 @@ def test_a_job_whose_file_crashes_decoders_fails_at_once(service):
     assert service.client.get(f"{JOBS}/{described['id']}/result").status_code == 400
 
 
-def test_a_field_without_effect_is_counted_once(service):
-    finished(service, created(service, unheard_of="1"))
-
-    assert service.metric('steno_ignored_fields_total{field="other"}') == 1
-
-
 def test_a_file_that_is_not_audio_fails_its_job(service):
     answer = service.client.post(JOBS, **form(b"nothing that sounds" * 10))
 
