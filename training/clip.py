@@ -44,7 +44,7 @@ class Clip:
     Attributes:
         audio: the file that has it, alone or among others.
         name: its name in the manifest; the same in copies of the manifest.
-        seconds: its length in the manifest.
+        seconds: its length in the manifest; 0 if the manifest has none that can be used.
         text: its transcript, or None.
         source: its collection.
         speaker: its speaker; the source if that is not known.
@@ -93,6 +93,8 @@ class Clip:
         Raises:
             ManifestError: if it does not decode, or is not as long as the manifest says.
         """
+        if not self.seconds:
+            raise ManifestError(f"{self} has no duration above 0 in its manifest")
         try:
             with self.open() as file:
                 samples = _whole(file, rate, self.seconds) if self.start is None else self._excerpt(file, rate)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from training.board import Board
 from training.errors import ResumeError, TrainingError
+from training.snapshot import STATE
 
 
 class Journal:
@@ -60,7 +61,8 @@ class Journal:
             self._board.add(fields)
 
     def _unwritable(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self._path} cannot be written: {error.strerror}; --resume goes on from the last state")
+        kept = "; --resume goes on from the last state" if self._path.with_name(STATE).exists() else ""
+        return TrainingError(f"{self._path} cannot be written: {error.strerror}{kept}")
 
     def close(self) -> None:
         """Close the file."""

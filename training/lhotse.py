@@ -39,7 +39,7 @@ def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
     custom = {**(supervisions[0].get("custom") or {} if supervisions else {}), **(cut.get("custom") or {})}
     fields = {key: value for key, value in custom.items() if key in _CUSTOM}
     fields["text"] = " ".join(texts) if texts else None
-    fields["duration"] = cut["duration"]
+    fields["duration"] = duration = cut.get("duration")
     fields["speaker"] = next((one["speaker"] for one in supervisions if one.get("speaker")), None)
     language = next((one["language"] for one in supervisions if one.get("language")), None)
     if language is not None and "source_lang" not in fields:  # another name of the same key
@@ -49,7 +49,7 @@ def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
     if source["type"] != "file":
         raise ValueError(f"a recording of type {source['type']!r} is not read; one of type 'file' is")
     fields |= {"audio": source["source"], "is_of_lhotse": True}
-    if cut["start"] or cut["duration"] < recording["duration"] - 0.01:
+    if cut["start"] or (isinstance(duration, int | float) and duration < recording["duration"] - 0.01):
         fields["offset"] = cut["start"]
     return fields
 

@@ -55,7 +55,7 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
             ``language``, ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys are
             accepted too, and ``shard_id`` for its tars beside the manifest. A line may be a cut of Lhotse. A folder is
             LibriSpeech's (each set, such as dev-clean, is a split and a source), Lhotse's Shar, or Hugging Face's
-            `datasets`.
+            `datasets`. A clip whose duration is missing or no number of seconds above 0 has 0 ``seconds``.
         split: only clips of this split; None takes all.
 
     Raises:
@@ -189,9 +189,8 @@ def _fields(line: str) -> dict[str, Any]:
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields under our names, after a check of their types."""
     fields = {_OF_NEMO.get(name, name): value for name, value in fields.items()}
-    for name in ("audio", "duration"):
-        if fields.get(name) is None:
-            raise ValueError(f"{name!r} is missing")
+    if fields.get("audio") is None:
+        raise ValueError("'audio' is missing")
     for name in ("audio", "text", "source", "speaker", "split", "language", "target_language"):
         value = fields.get(name)
         if not isinstance(value, str) and value is not None:
@@ -205,15 +204,16 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     if flag not in _FLAGS:
         raise ValueError("'punctuation' must be true or false")
     fields["punctuation"] = _FLAGS[flag]
-    for name, lowest in (("duration", "above 0"), ("offset", "of 0 or more")):
-        seconds = fields.get(name)
-        if seconds is None and name == "offset":
-            continue
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
-            raise ValueError(f"{name!r} must be a number of seconds {lowest}")
-    if not fields["duration"]:
-        raise ValueError("'duration' must be a number of seconds above 0")
+    if fields.get("offset") is not None and not _is_length(fields["offset"]):
+        raise ValueError("'offset' must be a number of seconds of 0 or more")
+    if not _is_length(fields.get("duration")):
+        fields["duration"] = 0.0  # such a clip is skipped and counted, as one that cannot be read
     return fields
+
+
+def _is_length(value: object) -> bool:
+    """Return whether a value is a finite number of 0 or more."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:

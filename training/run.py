@@ -31,7 +31,7 @@ from training.precision import set_products
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
-from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
+from training.snapshot import STATE, Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
     check_tunable,
     new_network,
@@ -222,7 +222,7 @@ def has_state(folder: Path) -> bool:
 
 
 def _state_path(folder: Path) -> Path:
-    return folder / "state.pt"
+    return folder / STATE
 
 
 def _dev_takes(dev: Dev) -> list[Take]:

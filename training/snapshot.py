@@ -22,6 +22,8 @@ from models.device.memory import is_out_of_memory
 from training.errors import ResumeError, TrainingError
 from training.sampler import Position
 
+# Its file in the run's folder.
+STATE = "state.pt"
 # What a damaged file may raise.
 _DAMAGED = (
     OSError,
@@ -65,7 +67,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Replace the file at ``path`` atomically: a process that is killed while writing leaves the old state.
 
     Raises:
-        TrainingError: if it cannot be written; the old state is still there.
+        TrainingError: if it cannot be written; the old state, if any, is still there.
     """
     content = {
         "identity": json.dumps(snapshot.identity),
@@ -95,7 +97,8 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         reason = error
     if reason:
         fresh.unlink(missing_ok=True)
-        raise TrainingError(f"{path} cannot be written: {reason.strerror}; the state before it is kept") from reason
+        kept = "; the state before it is kept" if path.exists() else ""
+        raise TrainingError(f"{path} cannot be written: {reason.strerror}{kept}") from reason
 
 
 class _NotingErrors:

@@ -30,7 +30,11 @@ class _Group:
         self.seconds += one.seconds
 
     def __str__(self) -> str:
-        return f"{self.count:,} {self.unit}{'s' * (self.count != 1)} ({_length(self.seconds)})"
+        return f"{self.amount} ({_length(self.seconds)})"
+
+    @property
+    def amount(self) -> str:
+        return f"{self.count:,} {self.unit}{'s' * (self.count != 1)}"
 
 
 class Survey:
@@ -39,7 +43,7 @@ class Survey:
     Files are not decoded; only their existence is checked.
 
     Attributes:
-        takes: number of takes to train on.
+        takes: number of takes that are not left out.
     """
 
     def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig, *, reads_texts: bool) -> None:
@@ -52,12 +56,12 @@ class Survey:
             reads_texts: whether the run learns from transcripts; with a teacher, nothing is said of them.
         """
         self.takes = 0
-        self._seconds = 0.0
+        self._learned = _Group("take")
         self._data = data
         self._vocabulary = transcripts.vocabulary
         self._config = config
         self._reads_texts = reads_texts
-        self._all, self._missing, self._short, self._long = (_Group() for _ in range(4))
+        self._all, self._missing, self._untimed, self._short, self._long = (_Group() for _ in range(5))
         self._empty, self._unknown, self._crowded, self._endless = (_Group("take") for _ in range(4))
         self._spelled = _Group("take")
         self._lacking: set[str] = set()
@@ -66,6 +70,9 @@ class Survey:
     def note_clip(self, clip: Clip) -> None:
         """Count a clip of a manifest, whether or not any of its takes is used."""
         self._all.add(clip)
+        if not clip.seconds:
+            self._untimed.add(clip)
+            return
         if not self._is_there(clip.audio):
             self._missing.add(clip)
         if clip.seconds < self._data.min_seconds * min(self._data.speeds):
@@ -74,7 +81,7 @@ class Survey:
             self._long.add(clip)
 
     def note_take(self, take: Take, tokens: Sequence[int], sequence: Sequence[int]) -> None:
-        """Count a take to train on.
+        """Count a take that is not left out, and whether it is learned from.
 
         Args:
             take: the take.
@@ -82,10 +89,15 @@ class Survey:
             sequence: the same with its prompt, for an attention decoder.
         """
         self.takes += 1
-        self._seconds += take.seconds
-        text, config = take.clip.text, self._config
-        if text is None or not self._reads_texts:
-            return
+        is_learned = self._is_there(take.clip.audio)
+        if take.clip.text is not None and self._reads_texts:
+            is_learned &= self._note_text(take, take.clip.text, tokens, sequence)
+        if is_learned:
+            self._learned.add(take)
+
+    def _note_text(self, take: Take, text: str, tokens: Sequence[int], sequence: Sequence[int]) -> bool:
+        """Count what is wrong with a transcript, and return whether any head learns from it."""
+        config = self._config
         if not text.strip():
             self._empty.add(take)
         if self._vocabulary.spelled(text, take.clip.prompt) != text:
@@ -96,10 +108,22 @@ class Survey:
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))
         features = int(take.seconds * config.features.sample_rate) // config.features.hop
         frames = -(-features // config.encoder.subsampling_factor)
-        if config.ctc and len(tokens) + repeats > frames:
+        is_crowded = config.ctc and len(tokens) + repeats > frames
+        is_endless = config.attention is not None and len(sequence) > config.attention.positions
+        if is_crowded:
             self._crowded.add(take)
-        if config.attention and len(sequence) > config.attention.positions:
+        if is_endless:
             self._endless.add(take)
+        return not is_endless and not (is_crowded and config.transducer is None)
+
+    @property
+    def untimed(self) -> str:
+        """A line about the clips without a length; empty if there are none."""
+        return f"{self._untimed} {self._no_length}" if self._untimed.count else ""
+
+    @property
+    def _no_length(self) -> str:
+        return f"no duration above 0, such as {self._untimed.first}"
 
     def lines(self) -> list[str]:
         """Return lines about the number and length of clips, and problems of some of them.
@@ -107,8 +131,8 @@ class Survey:
         Raises:
             ManifestError: if none of the files exists, or too many transcripts have characters without a label.
         """
-        if self._missing.count == self._all.count:
-            raise ManifestError(f"{self._all.first}: No such file or directory (nor any other clip's)")
+        if self._missing.count + self._untimed.count == self._all.count:
+            raise ManifestError(f"{self._missing.first}: No such file or directory (nor any other clip's)")
         if self._unknown.count > self._data.unknown_share * self.takes:
             raise ManifestError(
                 f"{self._unknown} of {self.takes:,} with letters or digits that the vocabulary lacks "
@@ -116,13 +140,17 @@ class Survey:
                 "write them with its letters, or raise data.unknown_share"
             )
         return [
-            f"{self._all}; trained on: {self.takes:,} takes, {_length(self._seconds)}",
+            f"{self._all}; trained on: {self._learned.amount}, {_length(self._learned.seconds)}",
             *_line(
                 "left out",
                 (f"under {self._data.min_seconds:g} s", self._short),
                 (f"over {self._data.max_seconds:g} s", self._long),
             ),
-            *_line("skipped", (f"no file, such as {self._missing.first}", self._missing)),
+            *_line(
+                "skipped",
+                (self._no_length, self._untimed),
+                (f"no file, such as {self._missing.first}", self._missing),
+            ),
             *_line(
                 "transcripts",
                 ("empty", self._empty),

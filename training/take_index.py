@@ -34,7 +34,7 @@ from training.survey import Survey
 from training.takes import Take, fitting
 from training.transcripts import Transcripts
 
-_FORMAT = 1
+_FORMAT = 2
 _CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
 _TAKE = np.dtype(
     [
@@ -207,7 +207,8 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
                 digest.update(_identity(take).encode())
             clips.add(line)
     if not fitted:
-        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s", "data")
+        untimed = f": {survey.untimed}" if survey.untimed else ""
+        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s{untimed}", "data")
     if not survey.takes:
         raise RecipeError(f"no clip is left: {density.line()}", "data.max_labels_per_second")
     lines = survey.lines()

@@ -1,10 +1,11 @@
 """The log of a resumed run is that of one that never stopped."""
 
 import json
+import resource
 
 import pytest
 
-from training.errors import ResumeError
+from training.errors import ResumeError, TrainingError
 from training.journal import Journal, best_of
 
 
@@ -48,3 +49,20 @@ def test_a_log_that_cannot_be_read_is_refused_by_its_path(tmp_path, read):
 
     with pytest.raises(ResumeError, match=r"log\.jsonl cannot be read: Is a directory"):
         read(tmp_path / "log.jsonl")
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_log_that_cannot_be_written_names_only_a_state_that_is_there(tmp_path, has_state):
+    if has_state:
+        (tmp_path / "state.pt").touch()
+    journal = Journal(tmp_path / "log.jsonl", 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # a limit of files in place of one of the disk
+    try:
+        with pytest.raises(TrainingError, match=r"log.jsonl cannot be written: File too large") as raised:
+            journal.write(step=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        journal.close()
+
+    assert str(raised.value).endswith("; --resume goes on from the last state" if has_state else "File too large")

@@ -1,5 +1,6 @@
 """A state comes back as it was, is replaced in one stroke, and belongs to one run."""
 
+import errno
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from training import snapshot as module
-from training.errors import ResumeError
+from training.errors import ResumeError, TrainingError
 from training.sampler import Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 
@@ -67,6 +68,22 @@ def test_a_process_that_dies_while_writing_leaves_the_old_state(tmp_path, monkey
         write_snapshot(path, state(step=2))
 
     assert read_snapshot(path, CPU).step == 1
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_only_a_state_that_is_there_is_said_to_be_kept(tmp_path, has_state, monkeypatch):
+    path = tmp_path / "state.pt"
+    if has_state:
+        write_snapshot(path, state(step=1))
+
+    def fails(content, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.torch, "save", fails)
+    with pytest.raises(TrainingError, match=r"state.pt cannot be written: No space left on device(.*)") as raised:
+        write_snapshot(path, state(step=2))
+
+    assert str(raised.value).endswith("; the state before it is kept" if has_state else "No space left on device")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", "half"])

@@ -128,6 +128,42 @@ def test_a_name_that_no_file_can_have_is_a_missing_file(tmp_path):
     assert index_of(tmp_path).survey[1].startswith("skipped: 1 clip (1.0 s) no file, such as ")
 
 
+def test_clips_without_a_length_are_left_out_and_counted(tmp_path):
+    path = manifest(tmp_path)
+    digest = index_of(tmp_path).digest
+    lines = path.read_text().splitlines()
+    lines[1:1] = [f'{{"audio": "a.wav", "duration": {value}, "text": "a"}}' for value in ("NaN", "-Infinity", "-1")]
+    path.write_text("\n".join([*lines, '{"audio": "b.wav", "text": "b"}']) + "\n")
+
+    takes = index_of(tmp_path)
+
+    assert takes.digest == digest
+    assert takes.survey[0].startswith("8 clips (")
+    assert "trained on: 4 takes" in takes.survey[0]
+    assert takes.survey[1].startswith(f"skipped: 4 clips (0.0 s) no duration above 0, such as {tmp_path}/a.wav (")
+    assert len(takes.survey) == 2
+
+
+def test_a_manifest_without_any_length_says_so(tmp_path):
+    (tmp_path / "manifest.jsonl").write_text('{"audio": "a.wav", "text": "a"}\n')
+
+    with pytest.raises(RecipeError, match=r"no clip lasts from .*: 1 clip .* no duration above 0, such as .*, line 1"):
+        index_of(tmp_path)
+
+
+def test_takes_that_are_skipped_are_not_counted_as_trained_on(tmp_path):
+    path = manifest(tmp_path, texts={"espeak-2s": "the water was", "slt-1s": "and then " * 40})
+    path.write_text(path.read_text() + json.dumps({"audio": "gone.wav", "duration": 1, "text": "a"}) + "\n")
+
+    takes = index_of(tmp_path)
+
+    assert len(takes) == 3
+    assert takes.survey[0].startswith("3 clips (")
+    assert "trained on: 1 take, 2." in takes.survey[0]
+    assert takes.survey[1].startswith("skipped: 1 clip (1.0 s) no file")
+    assert "longer than their clip's frames, which CTC leaves out" in takes.survey[2]
+
+
 def test_a_bad_line_is_named_and_leaves_no_index(tmp_path):
     path = manifest(tmp_path, copies=2)
     path.write_text(path.read_text() + "{}\n")
