@@ -117,30 +117,3 @@ def test_a_process_without_a_model_has_no_torch():
 def test_each_name_of_models_is_there():
     assert all(hasattr(models, name) for name in models.__all__)
     assert not hasattr(models, "Nothing")
-
-
-def package_of(module: str) -> str:
-    """The package of a module, as the page of the architecture names it; "" if it is not ours."""
-    parts = module.split(".")
-    if parts[0] not in PACKAGES:
-        return ""
-    inner = "/".join(parts[:2])
-    return inner if parts[0] in ("models", "service") and len(parts) > 1 and (ROOT / inner).is_dir() else parts[0]
-
-
-def table_of_imports() -> str:
-    """What each package imports of the others, as Markdown; the two that may import everything are left out."""
-    found: dict[str, set[str]] = {}
-    for path in files():
-        if path.relative_to(ROOT).parts[0] in ("benchmarks", "cli"):
-            continue
-        of_file = package_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        found.setdefault(of_file, set()).update({package_of(name) for name in imports(path)} - {"", of_file})
-    rows = [f"| `{name}` | {', '.join(f'`{one}`' for one in sorted(found[name])) or '-'} |" for name in sorted(found)]
-    return "\n".join(["| package | imports |", "|---|---|", *rows])
-
-
-def test_the_page_of_the_architecture_has_the_imports_as_they_are():
-    table = table_of_imports()
-
-    assert table in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), f"the page needs\n{table}"
