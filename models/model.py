@@ -37,7 +37,7 @@ from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
-from transcripts.prompt import Prompt, PromptError
+from transcripts.prompt import Prompt
 
 # A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
@@ -162,7 +162,7 @@ class Model(DeviceModel):
         if len(prompts) != waveforms.size(0):
             raise ValueError(f"{len(prompts)} prompts for {waveforms.size(0)} utterances")
         for prompt in prompts:
-            self.check_prompt(prompt, decoder)
+            self.check_prompt(prompt)
         if waveforms.size(0) == 0:
             return Recognition(SearchResult.of_no_utterance().fetched(), lambda _: [])
         with self._as_current_device():
@@ -273,14 +273,12 @@ class Model(DeviceModel):
         """The text of each token, in UTF-8, by id."""
         return self._vocabulary.token_bytes
 
-    def check_prompt(self, prompt: Prompt, decoder: str | None = None) -> None:
-        """Check that the model can do what a prompt asks for, by a decoder.
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Check that the model can do what a prompt asks for.
 
         Raises:
             PromptError: if it cannot.
         """
-        if prompt.phrases and self.check_decoder(decoder) == "aed":
-            raise PromptError("phrases", "phrases are not for attention decoders")
         if self._writer:
             self._writer.check(prompt)
         else:
@@ -296,10 +294,10 @@ class Model(DeviceModel):
     def _recognized(
         self, waveforms: Tensor, lengths: Tensor, decoder: Decoder, prompts: Sequence[Prompt]
     ) -> Recognition:
+        phrases = self._phrases.of_rows([prompt.phrases for prompt in prompts])
         if self._writer:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
-            return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts))
-        phrases = self._phrases.of_rows([prompt.phrases for prompt in prompts])
+            return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts, phrases))
         if search := self._searches.get(decoder) or (self._greedy_ctc if phrases else None):
             frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
             fetched = search(self._prompted(frames, prompts), encoder_lengths, None, phrases)

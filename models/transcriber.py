@@ -105,12 +105,9 @@ class Transcriber:
         languages = [language] * len(pcm) if language is None or isinstance(language, str) else language
         if len(languages) != len(pcm):
             raise ValueError(f"{len(languages)} languages for {len(pcm)} utterances")
-        some = phrases if isinstance(phrases, str) else max(phrases, default="")
-        prompt = Prompt(
-            language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn, some
-        )
+        prompt = Prompt(language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn)
         for spoken in set(languages) or {prompt.language}:
-            self.model.check_prompt(self._for_model(prompt._replace(language=spoken)), decoder)
+            self.model.check_prompt(self._for_model(prompt._replace(language=spoken)))
         if self.language_identifier and None in languages:
             possible = possible_languages(self.languages or (), target_language)
             languages = self._with_identified(pcm, languages, possible, batch_seconds)

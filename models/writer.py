@@ -13,6 +13,7 @@ from models.heads.attention_decoder import AttentionDecoder
 from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
+from models.search.phrases import BatchPhrases
 from models.search.result import UtteranceTokens
 from models.text.prompt_writer import PromptWriter
 from models.text.tokenizers import PromptedVocabulary
@@ -58,7 +59,13 @@ class Writer:
         return lengths_with_silence(lengths, self._least)
 
     def write(
-        self, encoded: Tensor, encoder_frames: Tensor, frames: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
+        self,
+        encoded: Tensor,
+        encoder_frames: Tensor,
+        frames: Tensor,
+        lengths: Tensor,
+        prompts: Sequence[Prompt],
+        phrases: BatchPhrases | None = None,
     ) -> Recognition:
         """Write the transcripts of a batch.
 
@@ -68,12 +75,13 @@ class Writer:
             frames: feature frames of each row, [batch].
             lengths: samples of each row before it was lengthened, [batch], on the host.
             prompts: the prompt of each row.
+            phrases: the phrases of the rows.
         """
         bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
         # Pinned memory, so that the host does not wait for the copy.
         prompt_tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
-        found = self._search.search(encoded, encoder_frames, tokens, bound)
+        found = self._search.search(encoded, encoder_frames, tokens, bound, phrases)
         silence = silence_before(lengths, self._least).tolist()
         return Recognition(
             found, lambda rows: [self._text(rows.row(index), before) for index, before in enumerate(silence)]

@@ -1,5 +1,7 @@
 """Search with an attention decoder: token by token for all rows, until each has ended its text.
 
+Where the end of the text is the best next token, phrases add nothing.
+
 ``GreedyWriting`` takes the best next token; ``BeamWriting`` (attention_beam.py) keeps several texts for each utterance.
 A step has fixed shapes and neither waits for the device nor branches on data, so a CUDA graph can capture it. A row's
 result does not depend on the batch: its length is bounded by its own audio. NeMo bounds it by the longest utterance of
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
+from models.search.phrases import BatchPhrases
 from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
@@ -21,6 +24,8 @@ from models.search.result import SearchResult
 # one word is said 129 times in one breath.
 _LONGEST_PHRASE = 16
 _REPEATED_TOKENS = 128
+# By this a gain of a phrase (phrases.py) is multiplied before it is added to a log probability.
+PHRASE_SCALE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +101,23 @@ class GreedyWriting:
         self._position = prompts.new_zeros(1)  # the position of that token in the sequence
         self._column = prompts.new_zeros(1)  # the column that it writes to
         self._counts = prompts.new_zeros(rows)
+        self._phrases: BatchPhrases | None = None
+        self._begun = prompts.new_zeros(rows)  # the state of each row's phrases
         # The spare column takes what steps write after all rows are done.
         self._tokens = prompts.new_zeros(rows, self.capacity + 1)
         self._confidence = prompts.new_zeros(rows, self.capacity + 1, dtype=torch.float32)
 
-    def restart(self, prompts: Tensor, limits: Tensor) -> None:
+    def restart(self, prompts: Tensor, limits: Tensor, phrases: BatchPhrases | None = None) -> None:
         """Begin a new search in place, and let the decoder read the prompts except for their last token.
 
         Args:
             prompts: [rows, prompt], int64.
             limits: most tokens of each row's sequence, int64 [rows].
+            phrases: the phrases of the rows.
         """
+        self._phrases = phrases
+        if phrases is not None:
+            self._begun.copy_(phrases.start)
         self.active.copy_(limits > self._prompt)
         self._limits.copy_(limits)
         self._token.copy_(prompts[:, -1:])
@@ -138,8 +149,12 @@ class GreedyWriting:
 
     def _choose(self, scores: Tensor) -> None:
         """Choose a token for each row by the scores [rows, tokens]; the lowest index wins a tie."""
-        best, token = scores.max(dim=-1)
-        self._write(token, (best - scores.logsumexp(dim=-1)).exp())
+        token = scores.argmax(dim=-1)
+        if self._phrases is not None:
+            token, begun = self._phrases.prefer(scores, token, self._begun, PHRASE_SCALE)
+            self._begun.copy_(begun)
+        chosen = scores.gather(1, token[:, None]).squeeze(1)
+        self._write(token, (chosen - scores.logsumexp(dim=-1)).exp())
 
     def _write(self, token: Tensor, confidence: Tensor) -> None:
         """Write the chosen tokens [rows]; what finished rows write does not count."""

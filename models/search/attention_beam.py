@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
-from models.search.attention import GreedyWriting
+from models.search.attention import PHRASE_SCALE, GreedyWriting
+from models.search.phrases import CANDIDATES, BatchPhrases
 from models.search.result import SearchResult
 
 _NEVER = float("-inf")
@@ -49,8 +50,9 @@ class BeamWriting(GreedyWriting):
         super().__init__(decoder, memory, prompts, longest, end, texts=texts, caches=caches)
         self._texts = texts
         self._length_penalty = length_penalty
-        # Candidates for each text: one more than the beam, because a text that ends has the penalty of a shorter one.
-        self._choices = min(texts + 1, decoder.vocabulary_size)
+        # Candidates for each text: enough for phrases, and one more than the beam, because a text that ends has the
+        # penalty of a shorter one.
+        self._choices = min(max(texts + 1, CANDIDATES), decoder.vocabulary_size)
         self._scores = self._confidence.new_zeros(prompts.size(0) * texts)
         # A step reads one cache and writes the other, and they change places; a graph has an even number of steps.
         self._spare = caches[1] if caches else decoder.cache(len(self._scores), self._last_position + 1)
@@ -58,9 +60,10 @@ class BeamWriting(GreedyWriting):
         self._is_later = torch.arange(texts, device=prompts.device) > 0
         self._is_worse = torch.arange(self._choices, device=prompts.device) > 0
 
-    def restart(self, prompts: Tensor, limits: Tensor) -> None:
-        """Begin a new search; ``prompts`` and ``limits`` have a row for each utterance."""
-        super().restart(prompts.repeat_interleave(self._texts, 0), limits.repeat_interleave(self._texts, 0))
+    def restart(self, prompts: Tensor, limits: Tensor, phrases: BatchPhrases | None = None) -> None:
+        """Begin a new search; all have a row for each utterance."""
+        several = prompts.repeat_interleave(self._texts, 0), limits.repeat_interleave(self._texts, 0)
+        super().restart(*several, None if phrases is None else phrases.repeated(self._texts))
         # All texts of an utterance begin equal, so only the first may be continued in the first step.
         self._scores.view(-1, self._texts).copy_(torch.where(self._is_later, _NEVER, 0.0))
 
@@ -82,6 +85,14 @@ class BeamWriting(GreedyWriting):
         """Keep the best of all texts extended by one token, and of those that have ended."""
         added, token = scores.log_softmax(dim=-1).topk(self._choices)  # [rows, choices]
         confidence = added.exp()
+        begun = self._begun[:, None].expand_as(token)
+        if self._phrases is not None:
+            gain, begun = self._phrases.score(begun, token)
+            at_end = self._phrases.score_end(self._begun)[:, None]
+            gain = torch.where(token == self._end, at_end, gain)
+            # Nothing overtakes the end where that is the best next token.
+            gain = torch.where(token[:, :1] == self._end, gain.minimum(at_end), gain)
+            added = added + PHRASE_SCALE * gain
         ended = ~self.active[:, None]
         token = token.masked_fill(ended, self._end)
         added = added.masked_fill(ended & self._is_worse, _NEVER).masked_fill(ended & ~self._is_worse, 0.0)
@@ -93,10 +104,11 @@ class BeamWriting(GreedyWriting):
         before = (self._first_rows + chosen // self._choices).flatten()
 
         def of_chosen(values: Tensor) -> Tensor:
-            return values.view(-1, self._texts * self._choices).gather(1, chosen).flatten()
+            return values.reshape(-1, self._texts * self._choices).gather(1, chosen).flatten()
 
         self._reorder(before)
         self._scores.copy_(of_chosen(sums))
+        self._begun.copy_(of_chosen(begun))
         self._write(of_chosen(token), of_chosen(confidence))
 
     def _reorder(self, rows: Tensor) -> None:

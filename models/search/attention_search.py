@@ -19,6 +19,7 @@ from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
+from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
 
 
@@ -51,8 +52,15 @@ class AttentionSearch:
         self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
-    def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
-        """Search a batch.
+    def search(
+        self,
+        encoded: Tensor,
+        lengths: Tensor,
+        prompts: Tensor,
+        bound: LengthBound,
+        phrases: BatchPhrases | None = None,
+    ) -> FetchedResult:
+        """Search a batch; the host drives one with phrases.
 
         Args:
             encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32. Later
@@ -60,16 +68,17 @@ class AttentionSearch:
             lengths: valid frames of each row, [batch]; may be overwritten too.
             prompts: [batch, prompt], int64, tokens that come before the text.
             bound: the longest sequences.
+            phrases: the phrases of the rows.
 
         Returns:
             Tokens after the prompt, whose frames are not known.
         """
-        prepared = self._prepared(encoded, prompts, bound.longest)
+        prepared = self._prepared(encoded, prompts, bound.longest) if phrases is None else None
         if prepared is not None:
             padded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
             return prepared.search(self._memory(padded, lengths), prompts, bound.limits)
         writing = self._writing(self._memory(encoded, lengths), prompts, bound.longest)
-        writing.restart(prompts, bound.limits)
+        writing.restart(prompts, bound.limits, phrases)
         return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
 
     def _prepared(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Prepared | None":

@@ -9,6 +9,7 @@ boosting by a tree on the device); where phrases share a node, the most counts.
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
@@ -154,16 +155,19 @@ class BatchPhrases:
         start: state of each row at the start of its text, int64 [rows].
     """
 
-    def __init__(self, trees: Sequence[Tree | None], ends_word: Tensor) -> None:
+    def __init__(self, trees: Sequence[Tree | None], ends_word: Tensor, has_text: Tensor) -> None:
         """Put the trees of the rows one after the other.
 
         Args:
             trees: the tree of each row, on the device; None: it has no phrases.
             ends_word: see ``grow_tree``, bool [labels], on the device.
+            has_text: whether each label is part of the text, bool [labels], on the device; others, such as the end of
+                the text, change no state.
         """
         device, labels = ends_word.device, len(ends_word)
         self._labels = labels
         self._ends_word = ends_word.long()
+        self._has_text = has_text
         nothing = torch.zeros(labels, device=device)
         no_arc, nowhere = nothing[:0], torch.zeros_like(nothing, dtype=torch.int64)
         none = Tree(nowhere[:0], no_arc, nowhere[:0], nothing.new_zeros(1, 2), nothing, nowhere)
@@ -185,6 +189,12 @@ class BatchPhrases:
         self._tree = torch.arange(len(parts), device=device).repeat_interleave(sizes, output_size=states)
         self.start = torch.tensor([firsts[id(tree)] for tree in trees], dtype=torch.int64, device=device)
 
+    def repeated(self, times: int) -> "BatchPhrases":
+        """Return the same with each row ``times`` times, side by side."""
+        several = copy(self)
+        several.start = self.start.repeat_interleave(times)
+        return several
+
     def score(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return what each label gains in its state, and the state after it.
 
@@ -200,13 +210,15 @@ class BatchPhrases:
         has_arc = self._keys[at] == keys
         tree = self._tree[states]
         gains = self._root_gains[tree, labels] - self._owed[states, self._ends_word[labels]]
-        return (
-            torch.where(has_arc, self._gains[at], gains),
-            torch.where(has_arc, self._targets[at], self._root_targets[tree, labels]),
-        )
+        gains = torch.where(has_arc, self._gains[at], gains)
+        targets = torch.where(has_arc, self._targets[at], self._root_targets[tree, labels])
+        has_text = self._has_text[labels]
+        return gains * has_text, torch.where(has_text, targets, states)
 
     def prefer(self, scores: Tensor, best: Tensor, states: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Return the label that each row prefers among the best few, and the state after it; both [rows].
+
+        One without text is chosen if it is the best label, and not otherwise.
 
         Args:
             scores: of labels, without the blank, [rows, labels], float32.
@@ -217,7 +229,9 @@ class BatchPhrases:
         few = scores.topk(min(CANDIDATES, scores.size(1)), dim=1).indices
         labels = torch.cat([best[:, None], few], dim=1)
         gains, targets = self.score(states[:, None], labels)
-        chosen = (scores.gather(1, labels) + scale * gains).argmax(dim=1, keepdim=True)
+        is_fixed = ~self._has_text[best[:, None]] | ~self._has_text[labels]
+        total = (scores.gather(1, labels) + scale * gains).masked_fill(is_fixed, -torch.inf)
+        chosen = total.argmax(dim=1, keepdim=True)  # the first, which is the best label, if all are minus infinity
         return labels.gather(1, chosen).squeeze(1), targets.gather(1, chosen).squeeze(1)
 
     def score_end(self, states: Tensor) -> Tensor:

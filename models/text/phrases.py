@@ -23,7 +23,7 @@ class PhraseTrees:
         # Each part of a vocabulary writes by itself: the parts of an aggregate are languages.
         self._parts = [{texts[token]: token for token in reversed(part) if texts[token]} for part in vocabulary.parts]
         self._ends_word = [_ends_word(text) for text in texts]
-        self._ends_word_on_device = torch.tensor(self._ends_word, device=device)
+        self._kinds = torch.tensor(self._ends_word, device=device), torch.tensor([*map(bool, texts)], device=device)
         self._device = device
         self._tree = lru_cache(_TREES_KEPT)(self._grown)
 
@@ -31,7 +31,7 @@ class PhraseTrees:
         """Return the phrases of a batch from the lines of each row (transcripts/phrases.py); None if there are none."""
         if not any(lists):
             return None
-        return BatchPhrases([self._tree(lines) if lines else None for lines in lists], self._ends_word_on_device)
+        return BatchPhrases([self._tree(lines) if lines else None for lines in lists], *self._kinds)
 
     def _grown(self, lines: str) -> Tree:
         ways: dict[tuple[int, ...], float] = {}

@@ -64,6 +64,23 @@ def test_frames_tokens_and_texts_are_nemos_alone_and_in_a_batch(name, context, p
             assert (encoded[0, :length] - tensors[key]).abs().max() < golden.encoder_bound(tensors[key], clip, name)
 
 
+@pytest.mark.parametrize("context", [None, "28,1", "28,0", "28,13"])
+def test_a_folder_of_transformers_is_the_same_model(context):
+    """Its ``generate`` was recorded with the first context; NeMo's tokens, with all."""
+    folder = FOLDER / "transformers-streaming-small-rnnt"
+    blank = json.loads((folder / "config.json").read_text(encoding="utf-8"))["blank_token_id"]
+    generated = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["generated"]
+    wanted = recorded("streaming-small-rnnt", context, None)
+
+    together = load_model(folder, attention_context=context).transcribe(golden.clips())
+
+    for clip, found in zip(golden.CLIPS, together, strict=True):
+        assert found.tokens == wanted[clip]["transducer"]["tokens"]
+        assert found.frames == wanted[clip]["transducer"]["timestep"]
+        if context is None:
+            assert found.tokens == [token for token in generated[clip] if token != blank]
+
+
 def test_rows_with_different_prompts_share_a_batch():
     prompted, clips = model("streaming-prompt-rnnt", None), golden.clips()[:3]
     languages = ["de", None, "en"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
 from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
-from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder
+from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder, parse_streaming_encoder
 from models.checkpoint.transformers.front_end import parse_front_end
 from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
-from models.config import Decoder, ModelConfig, TransducerConfig
+from models.config import ANY_LANGUAGE, Decoder, LanguagePromptConfig, ModelConfig, TransducerConfig
 from models.errors import UnsupportedValueError
 
 if TYPE_CHECKING:
@@ -31,19 +31,26 @@ class _Kind:
         name: name of the class.
         decoder: its only decoder.
         vocabulary: its default number of labels without the blank.
+        for_streams: whether its encoder is that for streams.
+        prompted: whether its encoder's frames are given a language.
     """
 
     name: str
     decoder: Decoder
     vocabulary: int
+    for_streams: bool = False
+    prompted: bool = False
 
 
 _KINDS = {
     "parakeet_ctc": _Kind("ParakeetForCTC", "ctc", 1024),
     "parakeet_rnnt": _Kind("ParakeetForRNNT", "rnnt", 8192),
     "parakeet_tdt": _Kind("ParakeetForTDT", "tdt", 8192),
+    "nemotron_asr_streaming": _Kind("NemotronAsrStreamingForRNNT", "rnnt", 1024, for_streams=True),
+    "nemotron3_5_asr": _Kind("Nemotron3_5AsrForRNNT", "rnnt", 13087, for_streams=True, prompted=True),
     "canary": _Kind("CanaryForConditionalGeneration", "aed", 16384),
 }
+_DEFAULT_PROMPTS, _DEFAULT_PLACE, _MAX_PROMPTS = 128, 101, 4096
 _DEFAULT_DURATIONS = (0, 1, 2, 3, 4)
 
 
@@ -77,7 +84,12 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
         return _canary(root, kind, documents)
     size = root.integer("vocab_size", kind.vocabulary + 1, low=2, high=_MAX_VOCABULARY + 1)
     blank = size - 1
-    encoder = parse_encoder(root.section("encoder_config"))
+    processor = Section("processor_config", documents.processor)
+    encoders_section = root.section("encoder_config")
+    encoder = (
+        parse_streaming_encoder(encoders_section, processor) if kind.for_streams else parse_encoder(encoders_section)
+    )
+    prompts = _language_prompts(root, processor, encoder.width) if kind.prompted else None
     transducer = None
     if kind.decoder == "ctc":
         _expect_last(root, "pad_token_id", kind.vocabulary, blank)
@@ -88,11 +100,29 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
         check_transducer_generation(Section("generation_config", documents.generation), blank)
     ignore_bookkeeping(root)
     root.refuse_the_rest()
-    _check_processor(Section("processor_config", documents.processor), kind)
-    features = parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels)
+    _check_processor(processor, kind)
+    extractor = Section("feature_extractor", documents.feature_extractor)
     return ModelConfig(
-        kind.name, features, encoder, vocabulary_size=blank, ctc=transducer is None, transducer=transducer
+        kind.name,
+        parse_front_end(extractor, encoder.mels, normalized=not kind.for_streams),
+        encoder,
+        vocabulary_size=blank,
+        ctc=transducer is None,
+        transducer=transducer,
+        language_prompts=prompts,
     )
+
+
+def _language_prompts(root: Section, processor: Section, width: int) -> LanguagePromptConfig:
+    """Return the languages that the encoder's frames, of ``width``, are given."""
+    size = root.integer("num_prompts", _DEFAULT_PROMPTS, high=_MAX_PROMPTS)
+    root.require("prompt_intermediate_size", root.get("prompt_intermediate_size", 2048) == 2 * width, str(2 * width))
+    processor.expect("num_prompts", size)
+    places = processor.section("prompt_dictionary")
+    named = tuple((name, places.integer(name, low=0, high=size - 1)) for name in places.names())
+    default = root.integer("default_prompt_id", _DEFAULT_PLACE, low=0, high=size - 1)
+    processor.require("prompt_dictionary", (ANY_LANGUAGE, default) in named, f"names, {ANY_LANGUAGE} of {default}")
+    return LanguagePromptConfig(named, size)
 
 
 def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
@@ -134,6 +164,8 @@ def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
     durations: tuple[int, ...] = ()
     if kind.decoder == "tdt":
         durations = root.integers("durations", low=0, high=MAX_DURATION) or _DEFAULT_DURATIONS
+    else:
+        root.expect("durations", None, [])
     return TransducerConfig(
         predictor_width=width,
         predictor_layers=root.integer("num_decoder_layers", 2, high=16),

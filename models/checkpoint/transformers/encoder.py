@@ -1,15 +1,63 @@
-"""Translating the ``encoder_config`` of a transformers configuration, that of a ParakeetEncoder."""
+"""Translating the ``encoder_config`` of a transformers configuration: a ParakeetEncoder, or one for streams."""
+
+from dataclasses import replace
 
 from models.checkpoint.section import Section
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
+
+_DEFAULT_WINDOW, _DEFAULT_LOOK_AHEAD = 71, 13
+_MAX_CONTEXT, _MOST_CONTEXTS = 10_000, 64
 
 
 def parse_encoder(section: Section) -> ConformerConfig:
-    """Translate the encoder's section; absent keys have transformers' defaults.
+    """Translate the section of a ParakeetEncoder; absent keys have transformers' defaults.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
+    config = _sizes(section)
+    section.expect("model_type", "parakeet_encoder")
+    whole = config.mels % config.subsampling_factor == 0
+    section.require("num_mel_bins", whole, f"multiples of subsampling_factor, {config.subsampling_factor}")
+    _finish(section, config)
+    return config
+
+
+def parse_streaming_encoder(section: Section, processor: Section) -> ConformerConfig:
+    """Translate the section of a NemotronAsrStreamingEncoder: causal, without batch norm, attention in chunks.
+
+    Args:
+        section: the encoder's section.
+        processor: the processor's, which has the look-aheads of training where the encoder's section has not.
+
+    Raises:
+        UnsupportedValueError: as for `parse_encoder`.
+    """
+    config = _sizes(section)
+    section.expect("model_type", "nemotron_asr_streaming_encoder")
+    left = section.integer("sliding_window", _DEFAULT_WINDOW, low=1, high=_MAX_CONTEXT + 1) - 1
+    first = section.integer("default_num_lookahead_tokens", _DEFAULT_LOOK_AHEAD, low=0, high=_MAX_CONTEXT)
+    rights = [first]
+    for one in (section, processor):
+        one.expect("default_num_lookahead_tokens", None, first)
+        trained = one.integers("supported_num_lookahead_tokens", low=0, high=_MAX_CONTEXT)
+        one.require("supported_num_lookahead_tokens", len(trained) <= _MOST_CONTEXTS, f"{_MOST_CONTEXTS} or fewer")
+        rights += [right for right in trained if right not in rights]
+    for right in rights:
+        section.require("sliding_window", left % (right + 1) == 0, f"1 above a multiple of {right + 1}")
+    contexts = tuple(AttentionContext(left, right, in_chunks=True) for right in rights)
+    _finish(section, config)
+    return replace(
+        config,
+        attention_context=contexts[0],
+        attention_contexts=contexts if len(contexts) > 1 else (),
+        convolution_norm="layer_norm",
+        convolution_left=config.kernel_size - 1,
+        causal_subsampling=True,
+    )
+
+
+def _sizes(section: Section) -> ConformerConfig:
     config = ConformerConfig(
         mels=section.integer("num_mel_bins", 80, high=512),
         layers=section.integer("num_hidden_layers", 24, high=512),
@@ -23,10 +71,10 @@ def parse_encoder(section: Section) -> ConformerConfig:
         bias=section.flag("attention_bias", default=True),
         scale_input=section.flag("scale_input", default=True),
     )
-    _check_sizes(section, config)
-    _expect_what_we_do(section, config)
-    ignore_bookkeeping(section)
-    section.refuse_the_rest()
+    fits = config.width % 2 == 0 and config.width % config.heads == 0
+    section.require("hidden_size", fits, f"even multiples of num_attention_heads, {config.heads}")
+    section.require("conv_kernel_size", config.kernel_size % 2 == 1, "odd numbers")
+    section.require("subsampling_factor", config.subsampling_factor.bit_count() == 1, "powers of two")
     return config
 
 
@@ -41,17 +89,8 @@ def ignore_bookkeeping(section: Section) -> None:
         section.expect(switch, None, False, {})
 
 
-def _check_sizes(section: Section, config: ConformerConfig) -> None:
-    fits = config.width % 2 == 0 and config.width % config.heads == 0
-    section.require("hidden_size", fits, f"even multiples of num_attention_heads, {config.heads}")
-    section.require("conv_kernel_size", config.kernel_size % 2 == 1, "odd numbers")
-    section.require("subsampling_factor", config.subsampling_factor.bit_count() == 1, "powers of two")
-    whole = config.mels % config.subsampling_factor == 0
-    section.require("num_mel_bins", whole, f"multiples of subsampling_factor, {config.subsampling_factor}")
-
-
-def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
-    section.expect("model_type", "parakeet_encoder")
+def _finish(section: Section, config: ConformerConfig) -> None:
+    """Refuse what asks for something else than we do."""
     section.expect("hidden_act", "silu", "swish")
     section.expect("subsampling_conv_kernel_size", 3)
     section.expect("subsampling_conv_stride", 2)
@@ -63,3 +102,5 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     # Options of training, and the length of a table of positions that we compute as long as needed.
     section.ignore("dropout", "dropout_positions", "layerdrop", "activation_dropout", "attention_dropout")
     section.ignore("max_position_embeddings", "architectures", "pad_token_id")
+    ignore_bookkeeping(section)
+    section.refuse_the_rest()

@@ -5,15 +5,22 @@ from models.config import FeatureConfig
 
 # A constant in ParakeetFeatureExtractor, and the default in NeMo.
 _LOG_OFFSET = 2**-24
+_PLAIN, _FOR_STREAMS = "ParakeetFeatureExtractor", "NemotronAsrStreamingFeatureExtractor"
 
 
-def parse_front_end(section: Section, mels: int) -> FeatureConfig:
-    """Translate the section of a ParakeetFeatureExtractor for an encoder of ``mels`` bands.
+def parse_front_end(section: Section, mels: int, *, normalized: bool = True) -> FeatureConfig:
+    """Translate the section of a ParakeetFeatureExtractor, or of that for streams, which does not normalize features.
+
+    Args:
+        section: the feature extractor's section.
+        mels: bands that the encoder takes.
+        normalized: whether the model was trained with normalized features.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    section.expect("feature_extractor_type", "ParakeetFeatureExtractor")
+    section.expect("feature_extractor_type", _PLAIN if normalized else _FOR_STREAMS)
+    section.expect("mel_filters_dtype", "float32")
     section.integer("feature_size", 80, high=512)
     section.require("feature_size", section.get("feature_size", 80) == mels, f"as encoder_config.num_mel_bins, {mels}")
     section.expect("padding_side", "right")
@@ -35,6 +42,7 @@ def parse_front_end(section: Section, mels: int) -> FeatureConfig:
         high_hz=rate / 2,
         preemphasis=section.optional_number("preemphasis", 0.97, low=0, high=1),
         log_offset=_LOG_OFFSET,
+        normalized=normalized,
     )
     section.refuse_the_rest_unless_off()
     return config

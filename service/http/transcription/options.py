@@ -174,10 +174,7 @@ async def parse_options(
         fields = into_english(fields, model.languages, identifies=identifies)
     prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
     lane = model.lane(fields.decoder)
-    phrases = merged_phrases(fields.phrase_lines, front.phrases.lines())
-    if phrases and model.info.takes_prompts:
-        raise _unsupported("phrases", "The model's attention decoder takes no phrases.")
-    prompt = prompt._replace(phrases=phrases)
+    prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
         check_written_form(front.grammars, options.language.code)

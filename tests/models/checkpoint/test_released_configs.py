@@ -128,8 +128,7 @@ def test_a_folder_with_a_released_configuration_is_read_or_refused_by_its_class(
     check_transformers(FOLDERS / "hf-parakeet-tdt-0.6b-v3")
     with pytest.raises(UnsupportedValueError, match="model_type is 'fastconformer'"):
         check_transformers(encoders_alone)
-    with pytest.raises(UnsupportedValueError, match="model_type is 'nemotron3_5_asr'"):
-        check_transformers(FOLDERS / "hf-nemotron-3.5-asr-streaming-0.6b")
+    check_transformers(FOLDERS / "hf-nemotron-3.5-asr-streaming-0.6b")
 
 
 def rows(page):

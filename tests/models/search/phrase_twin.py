@@ -56,16 +56,16 @@ class PhraseTwin:
 
 
 @st.composite
-def phrase_rows(draw, rows, labels=LABELS):
-    """Phrases of each row, some without, and which labels end a word."""
+def phrase_rows(draw, rows, labels=LABELS, first=0):
+    """Phrases of each row, some without, of labels from the first on, and which labels end a word."""
     ends_word = draw(st.lists(st.booleans(), min_size=labels, max_size=labels))
-    tokens = st.lists(st.integers(0, labels - 1), min_size=1, max_size=4).map(tuple)
+    tokens = st.lists(st.integers(first, labels - 1), min_size=1, max_size=4).map(tuple)
     lists = st.dictionaries(tokens, st.sampled_from([0.25, 1.0, 3.0]), max_size=5)
     return [PhraseTwin(draw(lists), ends_word) for _ in range(rows)]
 
 
-def in_tensors(twins):
-    """The phrases of a batch, as the searches take them."""
+def in_tensors(twins, has_text=None):
+    """The phrases of a batch, as the searches take them; ``has_text`` says which labels are part of a text."""
     ends_word = twins[0].ends_word
     trees = [grow_tree(twin.phrases, ends_word) if twin.phrases else None for twin in twins]
-    return BatchPhrases(trees, torch.tensor(ends_word))
+    return BatchPhrases(trees, torch.tensor(ends_word), torch.tensor(has_text or [True] * len(ends_word)))

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.search.attention import GreedyWriting
+from models.search.attention import PHRASE_SCALE, GreedyWriting
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
+from tests.models.search.phrase_twin import in_tensors, phrase_rows
 
 END, LABELS, PROMPT = 0, 4, [2, 3]
 
@@ -51,14 +52,23 @@ def penalty(tokens, exponent):
     return ((5 + len(PROMPT) + tokens + 1) / 6) ** exponent
 
 
-def plain_beam(decoder, utterance, limit, beam, exponent):
+def with_phrases(scores, text, twin):
+    """Scores of the next tokens, with what phrases add."""
+    at_end = PHRASE_SCALE * twin.added_at_end(text)
+    added = [at_end if token == END else PHRASE_SCALE * twin.added(text, token) for token in range(LABELS)]
+    ends = max(scores) == scores[END]
+    return [score + (min(more, at_end) if ends else more) for score, more in zip(scores, added, strict=True)]
+
+
+def plain_beam(decoder, utterance, limit, beam, exponent, twin=None):
     """Texts with their scores, the best first, in plain Python."""
     texts = [((), 0.0, limit <= len(PROMPT))]
     while not all(ended for _, _, ended in texts):
         longer = [text for text in texts if text[2]]
         for text, score, ended in texts:
             if not ended:
-                for token, added in enumerate(decoder.log_probabilities(utterance, text)):
+                scores = decoder.log_probabilities(utterance, text)
+                for token, added in enumerate(with_phrases(scores, text, twin) if twin else scores):
                     written = text if token == END else (*text, token)
                     is_full = len(PROMPT) + len(written) >= limit
                     longer.append((written, score + added, token == END or is_full))
@@ -66,12 +76,12 @@ def plain_beam(decoder, utterance, limit, beam, exponent):
     return texts
 
 
-def search(decoder, limits, beam, exponent=0.0, extra=0):
+def search(decoder, limits, beam, exponent=0.0, extra=0, phrases=None):
     utterances = torch.arange(len(limits)).repeat_interleave(beam)
     longest = max(limits) + extra
     prompts = torch.tensor([PROMPT] * len(limits))
     writing = BeamWriting(decoder, utterances, prompts, longest, END, texts=beam, length_penalty=exponent)
-    writing.restart(prompts, torch.tensor(limits))
+    writing.restart(prompts, torch.tensor(limits), phrases)
     return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).rows()
 
 
@@ -95,6 +105,51 @@ def test_every_utterance_gets_what_plain_python_finds(limits, beam, exponent, ex
             assert math.log(confidence) == pytest.approx(
                 decoder.log_probabilities(utterance, best[:place])[token], abs=1e-4
             )
+
+
+HAS_TEXT = [token != END for token in range(LABELS)]
+
+
+@given(
+    data=st.data(),
+    limits=st.lists(st.integers(0, 12), min_size=1, max_size=3),
+    beam=st.integers(1, 5),
+    exponent=st.sampled_from([0.0, 1.0]),
+    seed=st.integers(0, 2**20),
+)
+@settings(max_examples=100, deadline=None)
+def test_with_phrases_every_utterance_gets_what_plain_python_finds(data, limits, beam, exponent, seed):
+    decoder = TableDecoder(len(limits), max(limits) + 2, seed)
+    twins = data.draw(phrase_rows(len(limits), LABELS, END + 1))
+
+    rows = search(decoder, limits, beam, exponent, phrases=in_tensors(twins, HAS_TEXT))
+
+    plain = search(decoder, limits, beam, exponent)
+    for utterance, (row, limit, twin) in enumerate(zip(rows, limits, twins, strict=True)):
+        assert row.tokens == list(plain_beam(decoder, utterance, limit, beam, exponent, twin)[0][0])
+        if not twin.phrases:
+            assert row == plain[utterance]
+
+
+@given(data=st.data(), limits=st.lists(st.integers(0, 12), min_size=1, max_size=3), seed=st.integers(0, 2**20))
+@settings(max_examples=100, deadline=None)
+def test_with_phrases_greedy_search_ends_where_the_end_is_best_and_prefers_labels_elsewhere(data, limits, seed):
+    decoder, prompts = TableDecoder(len(limits), max(limits) + 2, seed), torch.tensor([PROMPT] * len(limits))
+    twins = data.draw(phrase_rows(len(limits), LABELS, END + 1))
+    writing = GreedyWriting(decoder, torch.arange(len(limits)), prompts, max(limits), END)
+    writing.restart(prompts, torch.tensor(limits), in_tensors(twins, HAS_TEXT))
+
+    rows = writing.result(columns=repeat(GreedyWriting.step, writing)).rows()
+
+    for utterance, (row, limit, twin) in enumerate(zip(rows, limits, twins, strict=True)):
+        text = ()
+        while len(PROMPT) + len(text) < limit:
+            scores = decoder.log_probabilities(utterance, text)
+            if max(scores) == scores[END]:
+                break
+            ranks = [scores[token] + PHRASE_SCALE * twin.added(text, token) for token in range(1, LABELS)]
+            text = (*text, 1 + ranks.index(max(ranks)))
+        assert row.tokens == list(text)
 
 
 @given(seed=st.integers(0, 2**20))

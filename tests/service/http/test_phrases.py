@@ -62,13 +62,6 @@ def test_more_than_a_thousand_are_refused(service):
     assert heard(service, [("phrases[]", f"name {number}") for number in range(1000)]).count("|") == 999
 
 
-def test_a_model_that_takes_no_phrases_refuses_them():
-    with serving(model="prompted.nemo") as service:
-        answer = service.post(**form(wav(SECOND), language="en", **{"phrases[]": "Ada"}))
-
-    assert (answer.status_code, error(answer)["code"], error(answer)["param"]) == (400, "unsupported_value", "phrases")
-
-
 def test_the_services_own_list_is_read_again_when_it_changes(tmp_path):
     names = tmp_path / "names"
     names.write_text("Ada\n")
