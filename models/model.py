@@ -37,7 +37,9 @@ from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
+from transcripts.languages import NAMES
 from transcripts.prompt import Prompt
+from transcripts.spoken_language import language_of_label
 
 # A model that writes one of these punctuates; apostrophe and hyphen are left out, because they are part of words.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
@@ -272,6 +274,13 @@ class Model(DeviceModel):
     def token_bytes(self) -> tuple[bytes, ...]:
         """The text of each token, in UTF-8, by id."""
         return self._vocabulary.token_bytes
+
+    @property
+    def language_tags(self) -> dict[int, str]:
+        """The language that each token names that is a tag such as ``<en-US>``, as ISO 639-1 code."""
+        pieces = {token: self._vocabulary.pieces[token].strip("<>") for token in self._vocabulary.tags}
+        named = {token: language_of_label(piece) for token, piece in pieces.items() if "-" in piece}
+        return {token: code for token, code in named.items() if code in NAMES}
 
     def check_prompt(self, prompt: Prompt) -> None:
         """Check that the model can do what a prompt asks for.

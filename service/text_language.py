@@ -44,7 +44,7 @@ def detect_languages(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[S
 
 def _best(rank: dict[str, float]) -> Spoken:
     language = max(rank, key=rank.__getitem__)
-    return Spoken(language, rank[language])
+    return Spoken(language, min(rank[language], 1.0))  # a softmax in float32 may end just above
 
 
 def _of_part(rank: dict[str, float], whole: Spoken) -> Spoken | None:

@@ -92,6 +92,8 @@ class DeviceRecognizer(ABC):
         self._bucket_seconds = load.bucket_seconds
         where = {"device": _device_name(device), "dtype": model.precision}
         self.info = msgspec.convert(served.info() | where, ModelInfo)
+        if isinstance(served, Transcriber):
+            self.info = msgspec.structs.replace(self.info, language_tags=served.model.language_tags)
         self.token_bytes: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
         self._setup = _setup(model.precision, device, identity, load)

@@ -143,6 +143,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
         piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
         vocabulary: the vocabulary; None if it is not known.
         capabilities: what it can do.
+        language_tags: ISO 639-1 code of a language by the token with which the model names it.
     """
 
     family: str
@@ -155,6 +156,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     piece_seconds: Positive | None = None
     vocabulary: Vocabulary | None = None
     capabilities: Capabilities = Capabilities()
+    language_tags: dict[int, str] = {}
 
     @property
     def takes_prompts(self) -> bool:

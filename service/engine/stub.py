@@ -89,6 +89,7 @@ PHRASES = (
 
 
 LANGUAGES = ("de", "en", "fr")
+TAGS = {256 + place: code for place, code in enumerate(LANGUAGES)}  # tokens that say the language of a text
 SURE, UNSURE = 0.9, 0.6
 UNSURE_LEVEL = 0.5  # with a sample as loud as this, an identifier is not sure
 
@@ -103,6 +104,14 @@ def phrase(samples: Samples, language: str | None = None) -> Transcript:
         words.append(Word(word, number * each, (number + 1) * each, 0.9, (place, end)))
         place = end
     return Transcript(text, list(text.encode()), [0.9] * place, words)
+
+
+def _tagged(samples: Samples) -> Transcript:
+    """Return a phrase in a language, and another language's tag behind it, if the samples are louder than half."""
+    said = phrase(samples)
+    is_loud = bool(np.abs(samples).max(initial=0.0) >= UNSURE_LEVEL)
+    tag = 256 + (len(samples) + is_loud) % len(LANGUAGES)
+    return said._replace(tokens=[*said.tokens, tag], token_confidence=[*said.token_confidence, SURE])
 
 
 def languages(samples: Samples) -> Probabilities:
@@ -147,6 +156,7 @@ class StubRecognizer:
         self._is_prompted = "prompted" in name
         self._is_untimed = "untimed" in name
         self._is_forgetful = "forgetful" in name
+        self._is_tagged = "tagged" in name
         decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
         self._default = "fr" if "french" in name else "en"
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
@@ -158,8 +168,9 @@ class StubRecognizer:
             languages=_known(name, identifies=self._identifies) if has_languages else None,
             default_language=self._default if self._is_prompted else None,
             capabilities=Capabilities(translation=self._is_prompted),
+            language_tags=TAGS if self._is_tagged else {},
         )
-        self.token_bytes: Sequence[bytes] = [bytes([token]) for token in range(256)]
+        self.token_bytes: Sequence[bytes] = [*(bytes([token]) for token in range(256)), *[b""] * len(TAGS)]
         self.sample_rate = 8_000 if "telephone" in name else SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.padded_seconds: Sequence[float] = ()
@@ -210,6 +221,8 @@ class StubRecognizer:
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
+        if self._is_tagged:
+            return list(map(_tagged, utterances))
         marks = [(decoder or "") + prompt.phrases.replace("\n", "|") for prompt in prompts]
         found = [transcript(*pair) for pair in zip(utterances, marks, strict=True)]
         if self._is_forgetful:

@@ -81,6 +81,14 @@ def test_a_folder_of_transformers_is_the_same_model(context):
             assert found.tokens == [token for token in generated[clip] if token != blank]
 
 
+def test_the_tags_of_languages_are_told_apart_from_other_tags():
+    tagged, ending = (model(name, None).model for name in ("streaming-prompt-rnnt", "streaming-eou-rnnt"))
+
+    assert set(tagged.language_tags.values()) == {"de", "en"}
+    assert {tagged._vocabulary.pieces[token] for token in tagged.language_tags} >= {"<de-DE>", "<en-US>"}
+    assert ending.language_tags == {}
+
+
 def test_rows_with_different_prompts_share_a_batch():
     prompted, clips = model("streaming-prompt-rnnt", None), golden.clips()[:3]
     languages = ["de", None, "en"]

@@ -40,8 +40,9 @@ class Abilities(BaseModel):
     language_source: Annotated[
         Literal["model", "text", "audio", "assumed"],
         Field(
-            description="How the language is known if a request does not name it. model: it has only one; text: "
-            "detected in the transcript; audio: identified before transcription; assumed: needed, and not identified."
+            description="How the language is known if a request does not name it. model: it has only one, or writes "
+            "it; text: detected in the transcript; audio: identified before transcription; assumed: needed, and not "
+            "identified."
         ),
     ]
     decoders: Annotated[list[str], Field(description="Values of `decoder`; the first is the default.")]
@@ -147,7 +148,7 @@ def _abilities(front: Front, loaded: LoadedModel) -> Abilities:
 
 def _language_source(front: Front, loaded: LoadedModel) -> Literal["model", "text", "audio", "assumed"]:
     """Return how the language is known if a request does not name it."""
-    if len(loaded.languages) == 1:
+    if len(loaded.languages) == 1 or loaded.info.language_tags:
         return "model"
     if not loaded.info.takes_prompts:
         return "text"

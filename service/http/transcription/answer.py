@@ -3,7 +3,7 @@
 import asyncio
 import operator
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -48,6 +48,7 @@ from transcripts.transcription import (
     spoken_fields,
     turns_of,
 )
+from transcripts.written_language import language_of_parts, written_language
 
 T = TypeVar("T")
 
@@ -92,13 +93,18 @@ async def answer(
     answers = partial(_answers, front, record, options, is_background=is_background)
     if isinstance(recording, Channels):
         sides = [
-            _Side(number, cut := _cut(front, options, one), None if recording.is_silent(number - 1) else answers(cut))
+            _Side(
+                number,
+                cut := _cut(front, options, one),
+                None if recording.is_silent(number - 1) else answers(cut),
+                tags=options.language_tags,
+            )
             for number, one in enumerate(recording, 1)
         ]
         record.audio_seconds = sum(side.seconds for side in sides)
     else:
         cut = _cut(front, options, recording)
-        sides = [_Side(None, cut, answers(cut))]
+        sides = [_Side(None, cut, answers(cut), tags=options.language_tags)]
     items = [side.items() for side in sides]
     async with front.core.use_audio(allowance, record.audio_seconds):
         pieces = items[0] if len(items) == 1 else in_order(items)
@@ -179,7 +185,8 @@ class _Side:
         parts: its parts so far; of a numbered channel, those with text.
         answered: its answered parts, in samples, and whether the model wrote anything for each.
         rescued: seconds of them that got words when transcribed again.
-        spoken: its language so far, if it is identified.
+        spoken: its language so far, if it is identified, or the model says it.
+        tags: code of a language by the token with which the model names it; empty where that is not asked for.
     """
 
     number: int | None
@@ -189,6 +196,7 @@ class _Side:
     spoken: Spoken | None = None
     answered: list[tuple[Segment, bool]] = field(default_factory=list)
     rescued: float = 0.0
+    tags: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -204,11 +212,12 @@ class _Side:
                 self.answered.append((answer.cut, answer.has_text))
                 self.rescued += answer.rescued_seconds
                 identified = answer.identified
-                part = Part(answer.transcript, answer.start, answer.end, identified.part if identified else None)
+                spoken = identified.part if identified else written_language(answer.transcript, self.tags)
+                part = Part(answer.transcript, answer.start, answer.end, spoken)
                 if self.number is not None and not part.transcript.text:
                     continue
                 self.parts.append(part)
-                self.spoken = identified.recording if identified else None
+                self.spoken = identified.recording if identified else language_of_parts(self.parts)
                 if self.number is None:
                     yield _Item(answer, part)
                     continue
@@ -426,7 +435,7 @@ class Reply:
         options, seconds = self.options, self.origin.seconds
         if not options.fields.includes_language:  # without dividing an hour of words into segments
             return options.language, [options.language] * len(transcripts)
-        if options.identification:
+        if options.identification or any(side.spoken for side in self.sides):
             segments = await self._off_loop(
                 lambda: [
                     segment_languages(transcript, seconds, side.parts)

@@ -5,7 +5,7 @@ Other models get an empty prompt.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -92,10 +92,10 @@ class TranscriptionOptions:
         return replace(language, code=whole.language, probability=whole.probability, segments=each)
 
     def identified(self, recording: Spoken | None, segments: Sequence[Spoken | None]) -> Language:
-        """Return language and task of a text whose spoken language was identified.
+        """Return language and task of a text whose spoken language was identified, or that the model has tagged.
 
         Args:
-            recording: the language of the recording; None if there was nothing to identify.
+            recording: the language of the recording; None if there was nothing to identify, or no tag.
             segments: the language of each segment.
         """
         text, target = self.language, self.fields.target_language
@@ -103,7 +103,14 @@ class TranscriptionOptions:
             return text
         if target:
             return replace(text, task="transcribe" if target == recording.language else "translate")
-        return replace(text, code=recording.language, probability=recording.probability, segments=segments)
+        source: LanguageSource = text.source if self.identification else "model"
+        known = recording.language, source, recording.probability, segments
+        return Language(text.task, *known)
+
+    @property
+    def language_tags(self) -> Mapping[int, str]:
+        """Code of a language by the token with which the model names it; empty if the language is known anyway."""
+        return {} if self.language.code or self.identification else self.model.info.language_tags
 
     @property
     def cue_size(self) -> CueSize:

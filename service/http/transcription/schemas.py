@@ -391,8 +391,8 @@ class VerboseTranscription(BaseModel):
     language_source: Annotated[
         LanguageSource | SkipJsonSchema[None],
         Field(
-            description="How the language is known: from the request, from the model's only language, detected from "
-            "the text, identified in the audio, or assumed."
+            description="How the language is known: from the request, from the model, which has only one or writes it, "
+            "detected from the text, identified in the audio, or assumed."
         ),
     ] = None
     language_probability: Annotated[

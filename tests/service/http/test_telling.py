@@ -18,12 +18,38 @@ GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 
 @pytest.fixture(scope="module")
 def service():
-    with serving(model=None, models="polyglot.nemo,unknown.nemo") as served:
+    with serving(model=None, models="polyglot.nemo,unknown.nemo,tagged.nemo") as served:
         yield served
 
 
 def post(service, samples=GERMAN, model="polyglot", **fields):
     return service.post(**form(wav(samples), model=model, **fields))
+
+
+def test_the_language_that_the_model_itself_writes_counts(service):
+    """The louder one is tagged with another language than its words have."""
+    answer = post(service, GERMAN, "tagged", response_format="verbose_json").json()
+    loud = post(service, tone(48_000, 0.9), "tagged", response_format="verbose_json").json()
+
+    assert (answer["language"], answer["language_source"]) == ("german", "model")
+    assert (loud["language"], loud["language_source"]) == ("english", "model")
+    assert loud["language_probability"] == pytest.approx(0.9)
+    assert {segment["language"] for segment in loud["segments"]} == {"english"}
+    assert service.client.get("/v1/models/tagged").json()["steno"]["abilities"]["language_source"] == "model"
+
+
+def test_a_tag_changes_no_language_that_the_request_names(service):
+    answer = post(service, GERMAN, "tagged", response_format="verbose_json", language="fr").json()
+
+    assert (answer["language"], answer["language_source"]) == ("french", "request")
+    assert "language" not in answer["segments"][0]
+
+
+def test_a_stream_has_the_language_that_the_model_writes(service):
+    answer = post(service, tone(48_000, 0.9), "tagged", response_format="verbose_json", stream="true")
+
+    done = events(answer)[-1]
+    assert (done["language"], done["language_source"]) == ("english", "model")
 
 
 def events(answer) -> list[dict]:
