@@ -29,6 +29,7 @@ const options = () => ({
   language: element("language").value,
   target_language: element("target").value,
   decoder: element("decoder").value,
+  phrases: element("phrases").value.trim(),
   format: element("written").checked && !element("numerals").hidden && "written",
   multichannel: element("multichannel").checked,
 });
@@ -300,7 +301,7 @@ element("key").addEventListener("change", () => {
   recordings.all.filter(({ needsKey }) => needsKey).forEach(enqueue);
 });
 element("model").addEventListener("change", offerOptions);
-for (const id of ["model", "language", "target", "decoder", "written", "multichannel"]) {
+for (const id of ["model", "language", "target", "decoder", "phrases", "written", "multichannel"]) {
   element(id).addEventListener("change", () => shown && enqueue(shown));
 }
 element("cancel").addEventListener("click", cancel);

@@ -122,6 +122,18 @@ def spoken(browser):
     return browser.run("return [...document.querySelectorAll('.spoken')].map((word) => word.textContent)")
 
 
+def test_phrases_go_with_the_recording_and_with_the_one_that_is_shown(browser, service, clip):
+    visit(browser, service)
+    browser.click("#options summary")
+    browser.type("#phrases", "Ada Lovelace" + ENTER + "Steno")
+    transcribe(browser, clip)
+    browser.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno")
+
+    browser.type("#phrases", ENTER + "Hopper" + TAB)
+
+    browser.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno|Hopper")
+
+
 def test_the_two_sides_of_a_call_are_shown_separately(browser, service, tmp_path):
     path, other = tmp_path / "call.wav", tone(32_000, 0.2)
     path.write_bytes(wav(np.stack([SAMPLES, other], axis=1)))
