@@ -15,13 +15,29 @@ _MOST_WAYS = 3
 _TREES_KEPT = 64
 
 
+class Pieces(dict[bytes, int]):
+    """Tokens by their texts in UTF-8.
+
+    Attributes:
+        letters: the bytes of all texts.
+        longest: the length of the longest text.
+    """
+
+    def __init__(self, texts: Mapping[bytes, int]) -> None:
+        super().__init__(texts)
+        self.letters = frozenset(b"".join(texts))
+        self.longest = max(map(len, texts), default=0)
+
+
 class PhraseTrees:
     """Grows the trees of a model's phrases, and keeps the last ones."""
 
     def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
         texts = vocabulary.token_bytes
         # Each part of a vocabulary writes by itself: the parts of an aggregate are languages.
-        self._parts = [{texts[token]: token for token in reversed(part) if texts[token]} for part in vocabulary.parts]
+        self._parts = [
+            Pieces({texts[token]: token for token in reversed(part) if texts[token]}) for part in vocabulary.parts
+        ]
         self._ends_word = [_ends_word(text) for text in texts]
         self._kinds = torch.tensor(self._ends_word, device=device), torch.tensor([*map(bool, texts)], device=device)
         self._device = device
@@ -42,7 +58,7 @@ class PhraseTrees:
         return grow_tree(ways, self._ends_word).to(self._device)
 
 
-def written_ways(text: str, pieces: Mapping[bytes, int]) -> list[tuple[int, ...]]:
+def written_ways(text: str, pieces: Pieces) -> list[tuple[int, ...]]:
     """Return the tokens of a phrase in each case in which a model may write it, and in several divisions.
 
     What has a character without a piece is left out, such as capitals where the model writes none.
@@ -53,9 +69,11 @@ def written_ways(text: str, pieces: Mapping[bytes, int]) -> list[tuple[int, ...]
     return list(dict.fromkeys(ways))
 
 
-def _ways(text: bytes, pieces: Mapping[bytes, int]) -> list[tuple[int, ...]]:
+def _ways(text: bytes, pieces: Pieces) -> list[tuple[int, ...]]:
     """Return the divisions of a text into the fewest pieces."""
-    longest = max(map(len, pieces), default=0)
+    if not frozenset(text) <= pieces.letters:
+        return []
+    longest = pieces.longest
     after: list[list[tuple[int, ...]]] = [[] for _ in text] + [[()]]
     for begin in reversed(range(len(text))):
         ends = range(min(begin + longest, len(text)), begin, -1)

@@ -4,12 +4,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.text.phrases import PhraseTrees, written_ways
+from models.text.phrases import PhraseTrees, Pieces, written_ways
 from models.text.tokenizers import CharacterTokenizer, Vocabulary, WordPieceTokenizer
 
-PIECES = {
-    text: token for token, text in enumerate([b" s", b"t", b"e", b"n", b"o", b" ", b"s", b" st", b"en", b" S", b"!"])
-}
+PIECES = Pieces(
+    {text: token for token, text in enumerate([b" s", b"t", b"e", b"n", b"o", b" ", b"s", b" st", b"en", b" S", b"!"])}
+)
 
 
 def texts(ways):
