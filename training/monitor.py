@@ -14,7 +14,7 @@ from training.memory import peak_bytes
 from training.progress import Progress
 from training.run import Run
 from training.step import StepResult
-from training.student import without_maps
+from training.student import of_the_model
 
 # A run ends after this number of batches in a row without a usable clip.
 _LOST_BATCHES = 10
@@ -117,7 +117,7 @@ class Monitor:
         run = self._run
         if not (self._journal and self._word_errors and run.recipe.dev):
             return
-        state = without_maps(run.average.state)
+        state = of_the_model(run.average.state)
         skipped: list[str] = []
         with self._progress.paused():
             model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)

@@ -22,7 +22,8 @@ class StudentOutputs:
     """A student's outputs for a batch; of a transducer or an attention decoder not the outputs, but the loss.
 
     Attributes:
-        logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
+        logits: [batch, frames, labels + 1], any floating dtype, of the CTC head or, beside an attention decoder, of the
+            auxiliary one; None without either.
         transducer_loss: the transducer's loss per label, if it has one.
         attention_loss: the attention decoder's loss per label, if it has one.
     """
@@ -106,10 +107,11 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
     total = torch.zeros((), device=lengths.device)
     ctc = None
     # Only where a loss needs them: they are in float32, and as many as the logits.
-    if outputs.logits is not None and objective.ctc:
+    weight = objective.ctc if outputs.attention_loss is None else objective.auxiliary_ctc
+    if outputs.logits is not None and weight:
         log_probabilities = log_softmax(outputs.logits.float(), dim=-1)
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
-        total = total + objective.ctc * ctc
+        total = total + weight * ctc
     if outputs.transducer_loss is not None:
         total = total + objective.transducer * outputs.transducer_loss
     if outputs.attention_loss is not None:

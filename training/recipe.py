@@ -308,6 +308,8 @@ class Objective:
 
     Attributes:
         ctc: weight of CTC; without a transducer it only scales the loss.
+        auxiliary_ctc: weight of a CTC head beside an attention decoder, which makes the encoder follow the sound from
+            the first steps on (Kim et al., 2017); the exported model is without it. 0 for none.
         transducer: weight of the transducer's loss.
         fast_emit: additional weight of a transducer's labels over its blanks (Yu et al., 2021).
         sigma: subtracted from the log-probability of each label and blank of a TDT, for longer durations.
@@ -317,6 +319,7 @@ class Objective:
     """
 
     ctc: float = _within(0, 100, default=1.0)
+    auxiliary_ctc: float = _within(0, 100, default=0.0)
     transducer: float = _within(0, 100, default=1.0)
     fast_emit: float = _within(0, 1, default=0.0)
     sigma: float = _within(0, 1, default=0.02)

@@ -35,12 +35,12 @@ from training.snapshot import STATE, Snapshot, check_identity, read_snapshot, wr
 from training.student import (
     check_tunable,
     new_network,
+    of_the_model,
     pupil_config,
     read_initial,
     relabelled,
     start_from,
     student_config,
-    without_maps,
 )
 from training.take_index import TakeIndex, take_index
 from training.takes import Take
@@ -110,7 +110,14 @@ class Run:
         check_export(self.config, self.vocabulary)
         of_teacher = teacher.config.encoder if teacher else None
         assert of_teacher is None or isinstance(of_teacher, ConformerConfig), "checked when it was read"
-        self.network = new_network(self.config, recipe.dropout, recipe.seed, of_teacher).to(device)
+        _check_auxiliary_ctc(recipe, self.config)
+        self.network = new_network(
+            self.config,
+            recipe.dropout,
+            recipe.seed,
+            of_teacher,
+            has_auxiliary_ctc=recipe.objective.auxiliary_ctc > 0,
+        ).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
         self.front_end = _front_end(teacher or (None if recipe.shape else initial), self.config).to(device)
         # The checkpoint with the aligner of the model that is tuned, if it has one.
@@ -150,7 +157,7 @@ class Run:
     @property
     def parameters(self) -> int:
         """Number of the student's weights, without those used only in training."""
-        return sum(value.numel() for value in without_maps(dict(self.network.named_parameters())).values())
+        return sum(value.numel() for value in of_the_model(dict(self.network.named_parameters())).values())
 
     def batches(self) -> Generator[Batch, None, None]:
         """Yield this process's parts of each step without end, from the step that comes next; pinned on a GPU."""
@@ -205,7 +212,7 @@ class Run:
         Raises:
             TrainingError: if it cannot be written.
         """
-        state = without_maps(self.average.state)
+        state = of_the_model(self.average.state)
         try:
             # Read only now, because it may be as large as the model.
             aligner = aligner_files(self._aligned) if self._aligned else None
@@ -277,6 +284,15 @@ def _config(
     if config.ctc and not recipe.objective.ctc and not learns_otherwise:
         raise RecipeError("objective.ctc must be above 0 for a CTC head that nothing else trains", "objective.ctc")
     return config
+
+
+def _check_auxiliary_ctc(recipe: Recipe, config: ModelConfig) -> None:
+    """Refuse an auxiliary CTC head that would teach an encoder nothing."""
+    key = "objective.auxiliary_ctc"
+    if recipe.objective.auxiliary_ctc and not config.attention:
+        raise RecipeError(f"{key} is for a model with an attention decoder, and not for {config.name}", key)
+    if recipe.objective.auxiliary_ctc and recipe.freeze:
+        raise RecipeError(f"{key} and freeze exclude each other: the head is to teach the encoder", key)
 
 
 def _with_trained_length(config: ModelConfig, recipe: Recipe, takes: TakeIndex) -> ModelConfig:

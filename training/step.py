@@ -36,7 +36,7 @@ class StepResult:
 
     Attributes:
         loss: the loss.
-        ctc: its part from transcripts, or None.
+        ctc: its part from transcripts by a CTC head, also an auxiliary one, or None.
         transducer: its part from transcripts by the transducer, or None.
         attention: its part from transcripts by the attention decoder, or None.
         states: mean distance to the teacher's states, or None without a teacher.
@@ -204,8 +204,9 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
             )
         if network.attention_decoder:
             attention_loss = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
+        ctc = network.ctc or network.auxiliary_ctc
         outputs = StudentOutputs(
-            logits=network.ctc(encoded) if network.ctc else None,
+            logits=ctc(encoded) if ctc else None,
             transducer_loss=transducer_loss,
             attention_loss=attention_loss,
         )

@@ -25,6 +25,7 @@ from models.config import (
 )
 from models.encoders.subsampling import Subsampling
 from models.errors import CheckpointError
+from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError
 from training.recipe import Attention, Block, Convolutional, Student, Transducer
@@ -57,6 +58,8 @@ _OF_LABELS = (
     "attention_decoder.embedding.",
     "attention_decoder.output_bias",
 )
+# Weights that are not exported.
+_FOR_TRAINING = ("maps.", "auxiliary_ctc.")
 # Fields of a head's configuration that only its search uses.
 _OF_SEARCH = {"max_symbols", "length_margin", "beam", "length_penalty"}
 # The key of a recipe that names a checkpoint to start from.
@@ -207,9 +210,17 @@ class StudentNetwork(Network):
 
     Attributes:
         maps: between its states and those of a teacher of another width, or None; only training needs them.
+        auxiliary_ctc: a CTC head beside an attention decoder, or None; only training needs it.
     """
 
-    def __init__(self, config: ModelConfig, dropout: float, teacher: ConformerConfig | None = None) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        dropout: float,
+        teacher: ConformerConfig | None = None,
+        *,
+        has_auxiliary_ctc: bool = False,
+    ) -> None:
         super().__init__(config, dropout)
         if isinstance(config.encoder, ConformerConfig):
             self.encoder.subsampling = Float32Subsampling(config.encoder)
@@ -220,10 +231,18 @@ class StudentNetwork(Network):
         if teacher and isinstance(config.encoder, ConformerConfig) and teacher.width != config.encoder.width:
             states = min(config.encoder.layers, teacher.layers) + 1
             self.maps = StateMaps(states, teacher.width, config.encoder.width)
+        self.auxiliary_ctc: CTCHead | None = None
+        if has_auxiliary_ctc:
+            self.auxiliary_ctc = CTCHead(config.encoder.width, config.vocabulary_size)
 
 
 def new_network(
-    config: ModelConfig, dropout: float, seed: int, teacher: ConformerConfig | None = None
+    config: ModelConfig,
+    dropout: float,
+    seed: int,
+    teacher: ConformerConfig | None = None,
+    *,
+    has_auxiliary_ctc: bool = False,
 ) -> StudentNetwork:
     """Return a network with random weights, the same ones for the same seed.
 
@@ -232,10 +251,11 @@ def new_network(
         dropout: share of each module's output that is dropped.
         seed: seed of the weights.
         teacher: the encoder of its teacher, if it has one.
+        has_auxiliary_ctc: whether a CTC head helps to train its encoder.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return StudentNetwork(config, dropout, teacher)
+        return StudentNetwork(config, dropout, teacher, has_auxiliary_ctc=has_auxiliary_ctc)
 
 
 def read_initial(path: Path) -> Checkpoint:
@@ -330,7 +350,7 @@ def start_from(
     }
     own = network.state_dict()
     network.load_state_dict({**own, **found})
-    return _taken(without_maps(own), found)
+    return _taken(of_the_model(own), found)
 
 
 def _shape(head: AttentionDecoderConfig | TransducerConfig | None) -> dict[str, Any]:
@@ -349,6 +369,6 @@ def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
     return "; ".join(f"{how}: {', '.join(modules)}" for how, modules in modules_by_start.items())
 
 
-def without_maps(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a student's state without the maps that only training needs."""
-    return {name: value for name, value in state.items() if not name.startswith("maps.")}
+def of_the_model(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a student's state without the weights that only training needs."""
+    return {name: value for name, value in state.items() if not name.startswith(_FOR_TRAINING)}
