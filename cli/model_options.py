@@ -10,7 +10,7 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from bulk.file_transcripts import CPU_BATCH_SECONDS, GPU_BATCH_SECONDS, Options
 from cli.errors import CommandError
 from cli.numbers import count, positive
-from transcripts.languages import language_code
+from transcripts.languages import NAMES, language_code
 from transcripts.phrases import PhraseError, read_phrases
 from transcripts.prompt import Prompt
 
@@ -53,7 +53,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=_codes,
         default=[],
         metavar="LANGUAGES",
-        help="for --language-identifier: languages that may be spoken, comma-separated (default: all of the model)",
+        help="languages that may be spoken, comma-separated (default: all of the model), for --language-identifier, or "
+        "for models of several scripts, which then write no other",
     )
     parser.add_argument(
         "--target-language",
@@ -212,14 +213,17 @@ def _check_language(args: argparse.Namespace, model: "Transcriber") -> None:
         raise CommandError("--language-identifier is for models whose prompt names the language (Canary)")
     if args.language == AUTO and needs_language and model.language_identifier is None:
         raise CommandError("--language auto needs --language-identifier for this model; left out, English is assumed")
-    if args.language not in (None, AUTO) and model.languages is None:
+    has_scripts = len(model.info()["scripts"]) > 1
+    if args.language not in (None, AUTO) and model.languages is None and not has_scripts:
         # Not refused: it may be right, and a script may name it for every model.
         print(f"--language has no effect: {args.model} does not say which languages it speaks", file=sys.stderr)
     if not args.languages:
         return
-    if model.language_identifier is None or args.language not in (None, AUTO):
-        raise CommandError("--languages is for --language-identifier, without --language")
-    known = {*(model.languages or ())} & {*model.language_identifier.languages}
+    if args.language not in (None, AUTO) or not (model.language_identifier or has_scripts):
+        raise CommandError("--languages is for --language-identifier and models of several scripts, without --language")
+    known = {*(model.languages or NAMES)}
+    if model.language_identifier:
+        known &= {*model.language_identifier.languages}
     if unknown := [code for code in args.languages if code not in known]:
         raise CommandError(f"--languages: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
 
@@ -244,4 +248,5 @@ def _prompt(args: argparse.Namespace) -> Prompt:
         timestamps=args.timestamps,
         itn=args.itn,
         phrases=args.phrases or "",
+        written_languages=tuple(args.languages or ()),
     )

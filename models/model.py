@@ -35,6 +35,7 @@ from models.text.aligner import Aligner, KnownWords, Span
 from models.text.detokenizer import Detokenizer
 from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
+from models.text.script_masks import ScriptMasks
 from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
 from transcripts.languages import NAMES
@@ -117,6 +118,10 @@ class Model(DeviceModel):
         self.decoders: tuple[Decoder, ...] = self._config.decoders
         self._greedy_ctc = greedy_ctc(self._network.ctc).search if self._network.ctc else None
         self._phrases = PhraseTrees(self._vocabulary, device)
+        # A prompt for the language says more than a script.
+        self._masks = None
+        if not self._writer and not self._config.language_prompts:
+            self._masks = ScriptMasks(self._vocabulary, device)
         self._detokenizers = {
             decoder: Detokenizer(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
             for decoder in self._config.decoders
@@ -259,6 +264,7 @@ class Model(DeviceModel):
             "languages": None if self.languages is None else list(self.languages),
             "attention_context": _shown_context(config.encoder),
             "attention_contexts": _shown_contexts(config.encoder),
+            "scripts": sorted(self._masks.scripts) if self._masks else [],
             "default_language": None if prompts is None else prompts.default_language,
             "capabilities": {
                 "transcription": True,
@@ -307,9 +313,10 @@ class Model(DeviceModel):
         if self._writer:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts, phrases))
-        if search := self._searches.get(decoder) or (self._greedy_ctc if phrases else None):
+        masks = self._masks.of_batch(prompts) if self._masks else None
+        if search := self._searches.get(decoder) or (self._greedy_ctc if phrases or masks else None):
             frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
-            fetched = search(self._prompted(frames, prompts), encoder_lengths, None, phrases)
+            fetched = search(self._prompted(frames, prompts), encoder_lengths, masks, phrases)
         else:  # greedy CTC
             (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)

@@ -72,6 +72,7 @@ class Transcriber:
         timestamps: bool = False,
         itn: bool = False,
         phrases: str | Sequence[str] = "",
+        written_languages: Sequence[str] = (),
         batch_seconds: float = 240.0,
     ) -> list[Transcript]:
         """Transcribe utterances of any lengths, in any order and number; on a CPU, several threads may do so together.
@@ -86,6 +87,7 @@ class Transcriber:
             timestamps: whether words have times; without prompts they always have.
             itn: whether the model is to write numbers as people do (inverse text normalisation).
             phrases: phrases that are expected to be said, as lines (`transcripts.phrases`), or those of each utterance.
+            written_languages: languages that the texts may be in, where ``language`` names none; see ``Prompt``.
             batch_seconds: most seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
@@ -105,7 +107,9 @@ class Transcriber:
         languages = [language] * len(pcm) if language is None or isinstance(language, str) else language
         if len(languages) != len(pcm):
             raise ValueError(f"{len(languages)} languages for {len(pcm)} utterances")
-        prompt = Prompt(language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn)
+        spoken_by_all = language if isinstance(language, str) else None
+        prompt = Prompt(spoken_by_all, target_language, punctuation, timestamps, itn)
+        prompt = prompt._replace(written_languages=tuple(written_languages))
         for spoken in set(languages) or {prompt.language}:
             self.model.check_prompt(self._for_model(prompt._replace(language=spoken)))
         if self.language_identifier and None in languages:

@@ -28,6 +28,8 @@ class Prompt(NamedTuple):
         timestamps: whether words have times, if the model leaves a choice.
         itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
         phrases: phrases that are expected to be said, as lines (phrases.py); any model takes them.
+        written_languages: languages that the text may be in, if ``language`` is None, of a model without a prompt for
+            the language: it writes no letters of other scripts. Empty: any.
     """
 
     language: str | None = None
@@ -36,6 +38,7 @@ class Prompt(NamedTuple):
     timestamps: bool = False
     itn: bool = False
     phrases: str = ""
+    written_languages: tuple[str, ...] = ()
 
 
 DEFAULT_PROMPT = Prompt()

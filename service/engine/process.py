@@ -44,6 +44,7 @@ from service.engine.loop import Collated, Recognized
 from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Trying
 from service.engine.quarantine import Quarantine
 from service.engine.shapes import most_rows, padded_samples
+from transcripts.alphabets import a_narrow_language
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import FlatTranscripts, Transcript, Transcripts
@@ -94,6 +95,8 @@ class DeviceRecognizer(ABC):
         self.info = msgspec.convert(served.info() | where, ModelInfo)
         if isinstance(served, Transcriber):
             self.info = msgspec.structs.replace(self.info, language_tags=served.model.language_tags)
+        narrow = a_narrow_language(self.info.scripts)
+        self._masking = Prompt(written_languages=(narrow,)) if narrow else None
         self.token_bytes: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
         self._setup = _setup(model.precision, device, identity, load)
@@ -156,6 +159,8 @@ class DeviceRecognizer(ABC):
             for decoder in self._decoders if on_gpu else self._decoders[:1]:
                 for rows in sizes:
                     yield self._run(samples[:rows], decoder)
+                    if on_gpu and self._masking:
+                        yield self._run(samples[:rows], decoder, self._masking)
 
     def _measure_budget(self, noise: np.random.Generator) -> Generator[tuple[float, float], None, bool]:
         """Measure the batch budget, unless it is known; return whether it was measured.
@@ -216,11 +221,11 @@ class DeviceRecognizer(ABC):
     def _noise(self, generator: np.random.Generator, rows: int, seconds: float) -> Samples:
         return generator.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
 
-    def _run(self, samples: Samples, decoder: str | None) -> tuple[float, float]:
+    def _run(self, samples: Samples, decoder: str | None, prompt: Prompt = DEFAULT_PROMPT) -> tuple[float, float]:
         """Recognize a batch [rows, samples]; return its audio-seconds and the seconds that it took."""
         _use_threads(self._threads)  # a batch of another model may have had more
         began = time.monotonic()
-        self.recognize(self.collate(list(samples)), [DEFAULT_PROMPT] * len(samples), decoder).wait()
+        self.recognize(self.collate(list(samples)), [prompt] * len(samples), decoder).wait()
         return samples.size / self.sample_rate, time.monotonic() - began
 
     def graphs(self) -> dict[str, dict[str, int]]:

@@ -139,6 +139,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
         parameters: number of parameters; None if it is not known.
         decoders: the decoders; the first is the default.
         languages: ISO 639-1 codes; None if they are not known.
+        scripts: scripts of its vocabulary's letters (transcripts/alphabets.py), if it leaves out those that a language
+            does not use; empty if it has a prompt for the language.
         default_language: the spoken language where a prompt gives none; None for a model without prompts.
         piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
         vocabulary: the vocabulary; None if it is not known.
@@ -153,6 +155,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     decoders: list[str] = []
     languages: list[str] | None = None
     default_language: str | None = None
+    scripts: list[str] = []
     piece_seconds: Positive | None = None
     vocabulary: Vocabulary | None = None
     capabilities: Capabilities = Capabilities()

@@ -18,6 +18,7 @@ So have some names of checkpoints, whatever their folder:
     *.stub          is a file that must exist
     *ctc*           has two decoders, and transcripts say which one was used
     *polyglot*      writes a phrase in German, English or French, which the number of samples selects
+    *scripted*      the same, except that it writes Greek if asked for letters of Greek alone
     *prompted*      writes the phrase in the language that the prompt names, or else in its default, English
     *french*        has French as its default
     *telephone*     takes audio at 8 kHz
@@ -90,13 +91,22 @@ PHRASES = (
 
 LANGUAGES = ("de", "en", "fr")
 TAGS = {256 + place: code for place, code in enumerate(LANGUAGES)}  # tokens that say the language of a text
+GREEK = "Καλημέρα, πώς είστε σήμερα;"
 SURE, UNSURE = 0.9, 0.6
 UNSURE_LEVEL = 0.5  # with a sample as loud as this, an identifier is not sure
 
 
 def phrase(samples: Samples, language: str | None = None) -> Transcript:
     """Return the phrase in a language, or else the one that the number of samples selects."""
-    text = PHRASES[len(samples) % len(PHRASES) if language is None else LANGUAGES.index(language)]
+    return _said(samples, PHRASES[len(samples) % len(PHRASES) if language is None else LANGUAGES.index(language)])
+
+
+def greek(samples: Samples) -> Transcript:
+    """Return the phrase in Greek."""
+    return _said(samples, GREEK)
+
+
+def _said(samples: Samples, text: str) -> Transcript:
     spoken, words, place = text.split(), [], 0
     each = len(samples) / SAMPLE_RATE / len(spoken)
     for number, word in enumerate(spoken):
@@ -152,6 +162,7 @@ class StubRecognizer:
             on_download(2, 2)
         self._barred = load.barred
         self._identifies = load.identifies
+        self._is_scripted = "scripted" in name
         self._is_polyglot = "polyglot" in name
         self._is_prompted = "prompted" in name
         self._is_untimed = "untimed" in name
@@ -160,14 +171,16 @@ class StubRecognizer:
         decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
         self._default = "fr" if "french" in name else "en"
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
+        scripted = [*LANGUAGES, "el"] if self._is_scripted else None
         self.info = ModelInfo(
             "stub",
             "none",
             "float32",
             decoders=decoders,
-            languages=_known(name, identifies=self._identifies) if has_languages else None,
+            languages=_known(name, identifies=self._identifies) if has_languages else scripted,
+            scripts=["GREEK", "LATIN"] if self._is_scripted else [],
             default_language=self._default if self._is_prompted else None,
-            capabilities=Capabilities(translation=self._is_prompted),
+            capabilities=Capabilities(translation=self._is_prompted, language=self._is_tagged),
             language_tags=TAGS if self._is_tagged else {},
         )
         self.token_bytes: Sequence[bytes] = [*(bytes([token]) for token in range(256)), *[b""] * len(TAGS)]
@@ -219,6 +232,9 @@ class StubRecognizer:
         if self._is_prompted:
             wanted = [prompt.target_language or prompt.language or self._default for prompt in prompts]
             return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
+        if self._is_scripted:
+            asked = [prompt.written_languages == ("el",) for prompt in prompts]
+            return [greek(samples) if one else phrase(samples) for samples, one in zip(utterances, asked, strict=True)]
         if self._is_polyglot:
             return [phrase(samples) for samples in utterances]
         if self._is_tagged:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import srt
 import webvtt
 
 import cli
+from models.checkpoint import read_checkpoint
+from models.text.tokenizers import CharacterTokenizer
 from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import wait_for
 
@@ -510,7 +513,10 @@ def test_languages_that_may_be_spoken_narrow_the_choice(told, clips, capsys):
     [
         (["--languages", "fr"], "--languages: 'fr' is not one of de, en"),
         (["--language", "klingon"], "--language: this model does not speak 'klingon'; it speaks en, de"),
-        (["--languages", "de", "--language", "en"], "--languages is for --language-identifier, without --language"),
+        (
+            ["--languages", "de", "--language", "en"],
+            "--languages is for --language-identifier and models of several scripts, without --language",
+        ),
         (["--model", "bundled"], "--language-identifier is for models whose prompt names the language (Canary)"),
         (["--language-identifier", "bundled"], "EncDecSpeakerLabelModel, which language identifiers are"),
     ],
@@ -543,6 +549,27 @@ def test_a_language_that_cannot_be_checked_is_said_to_have_no_effect(transcribe,
     assert out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
     assert err.startswith("--language has no effect: ")
     assert err.endswith("model.nemo does not say which languages it speaks\n")
+
+
+def test_letters_are_those_of_the_language_where_the_model_has_several_scripts(
+    transcribe, clips, expected, capsys, monkeypatch
+):
+    def several_scripts(path):
+        checkpoint = read_checkpoint(path)
+        count = len(checkpoint.tokenizer.pieces)
+        return replace(checkpoint, tokenizer=CharacterTokenizer([*("aжω" * count)[:count]]))
+
+    monkeypatch.setattr("models.loading.read_checkpoint", several_scripts)
+    told = {}
+    for flags in ([], ["--language", "el"], ["--languages", "el,uk"], ["--language", "ast"]):
+        assert transcribe(*flags, *clips[:2]) == 0
+        out, err = capsys.readouterr()
+        told[" ".join(flags)] = out
+        assert not err
+    texts = {flags: [line.partition("\t")[2] for line in out.splitlines()] for flags, out in told.items()}
+    letters = {flags: set("".join(lines)) & {*"aжω"} for flags, lines in texts.items()}
+
+    assert letters == {"": {*"aжω"}, "--language el": {"ω"}, "--languages el,uk": {*"жω"}, "--language ast": {*"aжω"}}
 
 
 def test_a_format_that_does_not_exist_is_refused_with_those_that_do(clips, capsys):

@@ -146,7 +146,7 @@ def _answers(
     """Return the answers of a recording's parts; see `Recordings.transcribe`."""
 
     async def write(part: Answer, phrases: Sequence[str]) -> list[str]:
-        language = options.language.code
+        language = options.language.code or options.fields.language
         if language is None and part.identified:
             language = part.identified.part.language
         elif language is None:

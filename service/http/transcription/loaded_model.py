@@ -9,6 +9,7 @@ from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.transcription.schemas import TranscriptionForm
+from transcripts.alphabets import tells_apart
 from transcripts.languages import NAMES
 
 
@@ -59,6 +60,16 @@ class LoadedModel:
         """
         default, possible = self.info.default_language, fields.languages or self.languages
         return default if default is None or default in possible or not possible else possible[0]
+
+    def ensures(self, language: str) -> bool:
+        """Return whether the text is in a language if a request names that.
+
+        It is with a prompt for the language, if the model has no other language, or if no other has its script.
+        """
+        info = self.info
+        if info.takes_prompts or info.capabilities.language or len(self.languages) == 1:
+            return True
+        return tells_apart(language, info.scripts, self.languages or NAMES)
 
     def check_language(self, code: str | None, param: str = "language") -> None:
         """Check that the model has a language; if its languages are not known, any is accepted.

@@ -61,15 +61,18 @@ class TranscriptionOptions:
     def language(self) -> Language:
         """Language and task of the text; a language that must be detected is None."""
         language, source = self._spoken
-        target = self.fields.target_language or language
-        task: Task = "transcribe" if target == language else "translate"
-        return Language(task, target, "request" if self.fields.target_language else source)
+        # Without prompts, a target is the spoken language that the request names.
+        target = self.fields.target_language if self.model.info.takes_prompts else None
+        task: Task = "transcribe" if target in (None, language) else "translate"
+        return Language(task, target or language, "request" if target else source)
 
     @property
     def _spoken(self) -> tuple[str | None, LanguageSource]:
         fields, spoken = self.fields, self.model.languages
-        if fields.language:
+        if fields.language and self.model.ensures(fields.language):
             return fields.language, "request"
+        if fields.language:
+            return None, "text"
         if len(spoken) == 1:
             return spoken[0], "model"
         if self.identification:
@@ -79,16 +82,19 @@ class TranscriptionOptions:
     async def detect_language(self, segments: Callable[[], Sequence[str]]) -> Language:
         """Return language and task of a text; the language is detected if it is not known.
 
+        If it cannot be detected, that of the request is assumed.
+
         Args:
             segments: returns the texts of its segments; called in a thread.
         """
         language = self.language
         if language.code or language.source != "text":
             return language
-        among = self.fields.languages or self.model.languages
+        named = self.fields.language
+        among = self.model.languages if named else self.fields.languages or self.model.languages
         whole, each = await in_thread(self.threads, lambda: detect_languages(segments(), among))
         if whole is None:
-            return language
+            return replace(language, code=named, source="assumed") if named else language
         return replace(language, code=whole.language, probability=whole.probability, segments=each)
 
     def identified(self, recording: Spoken | None, segments: Sequence[Spoken | None]) -> Language:
@@ -179,12 +185,13 @@ async def parse_options(
     if is_translation:
         model.check_translation()
         fields = into_english(fields, model.languages, identifies=identifies)
-    prompt = prompt_of(fields, model.info, None if identifies else model.assumed_language(fields))
+    assumed = None if identifies else model.assumed_language(fields)
+    prompt = prompt_of(fields, model.info, assumed, model.configured_languages)
     lane = model.lane(fields.decoder)
     prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
-        check_written_form(front.grammars, options.language.code)
+        check_written_form(front.grammars, options.language.code or fields.language)
     return options
 
 
@@ -211,13 +218,16 @@ async def _loaded(
         record.stages["load"] = time.monotonic() - began
 
 
-def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -> Prompt:
+def prompt_of(
+    fields: TranscriptionForm, info: ModelInfo, assumed: str | None, configured: Sequence[str] = ()
+) -> Prompt:
     """Return the prompt for a model.
 
     Args:
         fields: the form; its languages are checked already.
         info: the model's description.
         assumed: the spoken language if the form names none; None if one that can be translated will be identified.
+        configured: the model's languages in the settings; empty if these name none.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
@@ -233,7 +243,10 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, assumed: str | None) -
             raise _unsupported("target_language", "The model does not translate.")
         if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
-        return DEFAULT_PROMPT._replace(language=fields.language) if capabilities.language else DEFAULT_PROMPT
+        if capabilities.language:
+            return DEFAULT_PROMPT._replace(language=fields.language)
+        written = (fields.language,) if fields.language else fields.languages or configured
+        return DEFAULT_PROMPT._replace(written_languages=tuple(written)) if len(info.scripts) > 1 else DEFAULT_PROMPT
     language, target = fields.language or assumed, fields.target_language
     if target not in (None, fields.language):
         if not capabilities.translation:

@@ -60,7 +60,8 @@ class TranscriptionForm(BaseModel):
         Annotated[str, AfterValidator(language_code)] | None,
         Field(
             description="The spoken language: `en`, `en-US`, `eng` or `english`; languages that the model lacks are "
-            "refused. With `auto`, as with `languages`, the answer in json has the language of the text too."
+            "refused. A model of several scripts writes those of this language. With `auto`, as with `languages`, the "
+            "answer in json has the language of the text too."
         ),
     ] = None
     languages: Annotated[

@@ -17,14 +17,14 @@ from tests.models.search.greedy_twin import greedy_alone, random_transducer
 from tests.models.search.phrase_twin import in_tensors, phrase_rows
 
 
-def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, *, steps):
+def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, steps):
     """The graph driver, whose state has seen another batch before."""
     driver = GraphedLookAhead(predictor, joint, max_symbols)
     other = 3 * torch.randn(encoded.shape, dtype=encoded.dtype, generator=torch.Generator().manual_seed(1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", steps)
         driver.search(other, torch.full_like(lengths, encoded.size(1)))
-        return driver.search(encoded, lengths, masks)
+        return driver.search(encoded, lengths, masks, phrases)
 
 
 def flat_by(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, frames):
@@ -99,12 +99,17 @@ def test_rows_with_masks_find_what_the_plain_loop_finds_among_the_labels_they_ma
         table[kind, : joint.blank][torch.tensor(masked)] = -torch.inf
     kinds = data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
 
-    rows = search(encoded, lengths, predictor, joint, max_symbols, LabelMasks(table, torch.tensor(kinds))).rows()
+    some = phrase_rows(len(lengths), labels=joint.blank)
+    twins = data.draw(st.one_of(st.just([None] * len(lengths)), some))
+    phrases = in_tensors(twins) if twins[0] else None
+
+    masks = LabelMasks(table, torch.tensor(kinds))
+    rows = search(encoded, lengths, predictor, joint, max_symbols, masks=masks, phrases=phrases).rows()
 
     bias = joint.output.bias.data.clone()
-    for row, utterance, length, kind in zip(rows, encoded, lengths, kinds, strict=True):
+    for row, utterance, length, kind, twin in zip(rows, encoded, lengths, kinds, twins, strict=True):
         joint.output.bias.data[: joint.blank + 1] = bias[: joint.blank + 1] + table[kind]
-        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols)
+        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin)
         assert (row.tokens, row.frames) == (tokens, frames)
         assert row.durations == (durations if joint.durations else None)
         assert row.confidence == pytest.approx(confidence, abs=1e-5)

@@ -46,6 +46,8 @@ class ShapeModel:
     decoders: tuple[str, ...] = ("rnnt",)
     searches: set[tuple[int, int]] = field(default_factory=set)
     graphs: set[tuple[int, int]] = field(default_factory=set)
+    scripts: tuple[str, ...] = ()
+    masked: set[tuple[int, int]] = field(default_factory=set)
     room: float = float("inf")
     room_with_graphs: float = float("inf")
     keeps_states: bool = False
@@ -54,7 +56,7 @@ class ShapeModel:
     each: float = 0.0
 
     def info(self):
-        return {"family": "stub"}
+        return {"family": "stub", "scripts": list(self.scripts)}
 
     def prepare(self, rows, samples):
         self.room = min(self.room, self.room_with_graphs)
@@ -71,6 +73,8 @@ class ShapeModel:
         if self.keeps_states:
             self.state = max(self.state, rows * width)
         self.searches.add(self.search_size(*waveforms))
+        if prompts[0].written_languages:
+            self.masked.add(self.search_size(*waveforms))
         self.clock.now += self.fixed + self.each * rows * width / RATE
         return Recognized()
 
@@ -138,6 +142,20 @@ def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(
     list(again.warm_up())
     assert again.batch_seconds == engine.batch_seconds
     assert recognizer([2.0, 8.0, 32.0], 100.0).batch_seconds == 100.0  # what the operator says, holds
+
+
+def test_a_search_of_a_model_of_several_scripts_is_warmed_up_with_masks_too(gpu, monkeypatch):
+    def of_scripts(*scripts):
+        monkeypatch.setattr(
+            process, "load_model", lambda _, device, *__, **___: ShapeModel(device, Clock(), scripts=scripts)
+        )
+        engine = recognizer([2.0, 8.0, 32.0], 100.0)
+        list(engine.warm_up())
+        return engine._model
+
+    assert not of_scripts("LATIN").masked
+    model = of_scripts("CYRILLIC", "LATIN")
+    assert model.masked == model.searches != set()
 
 
 def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.stub import PHRASES
+from service.engine.stub import GREEK, PHRASES
 from service.text_language import detect_languages
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
@@ -18,7 +18,7 @@ GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 
 @pytest.fixture(scope="module")
 def service():
-    with serving(model=None, models="polyglot.nemo,unknown.nemo,tagged.nemo") as served:
+    with serving(model=None, models="polyglot.nemo,unknown.nemo,tagged.nemo,scripted.nemo") as served:
         yield served
 
 
@@ -75,12 +75,42 @@ def test_auto_detects_the_language_and_adds_it_to_json(service):
 
 
 @pytest.mark.parametrize("language", ["de", "de-AT", "deu", "German"])
-def test_a_language_that_is_named_is_not_detected(service, language):
+def test_a_language_that_is_named_is_claimed_only_if_the_text_is_in_it(service, language):
     answer = post(service, ENGLISH, response_format="verbose_json", language=language).json()
+    numbers = post(service, model="unknown", response_format="verbose_json", language=language).json()
 
-    assert (answer["language"], answer["language_source"]) == ("german", "request")
-    assert "language_probability" not in answer
-    assert "language" not in answer["segments"][0]
+    assert (answer["language"], answer["language_source"]) == ("english", "text")
+    assert answer["segments"][0]["language"] == "english"
+    assert (numbers["language"], numbers["language_source"], numbers["languages"]) == ("german", "assumed", [])
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+@pytest.mark.parametrize(
+    ("asked", "text", "language", "source"),
+    [
+        ({"language": "el"}, GREEK, "greek", "request"),
+        ({"languages[]": "el"}, GREEK, "greek", "request"),
+        ({"language": "de"}, PHRASES[1], "english", "text"),
+        ({"languages[]": ["el", "en"]}, PHRASES[1], "english", "text"),
+        ({}, PHRASES[1], "english", "text"),
+    ],
+    ids=str,
+)
+def test_a_language_with_a_script_of_its_own_is_written_in_it(service, asked, text, language, source, stream):
+    answer = post(service, ENGLISH, "scripted", response_format="verbose_json", stream=stream, **asked)
+
+    whole = events(answer)[-1] if stream == "true" else answer.json()
+    assert (whole["text"], whole["language"], whole["language_source"]) == (text, language, source)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_single_language_of_the_settings_is_the_one_that_is_written(processes):
+    with serving(model="scripted.nemo", languages=("el",), http_processes=processes) as served:
+        plain = served.post(**form(wav(ENGLISH))).json()
+        named = served.post(**form(wav(ENGLISH), response_format="verbose_json", language="el")).json()
+
+    assert plain["text"] == named["text"] == GREEK
+    assert (named["language"], named["language_source"]) == ("greek", "request")
 
 
 def test_given_languages_limit_the_detection(service):
@@ -92,7 +122,7 @@ def test_given_languages_limit_the_detection(service):
     assert answer["language"] == plain["language"]
     assert answer["language"] in ("english", "french")
     assert answer["languages"] == plain["languages"] != [{"code": "de"}]
-    assert (named["language"], named["language_source"]) == ("french", "request")
+    assert (named["language"], named["language_source"]) == ("german", "text")
 
 
 @pytest.mark.parametrize(
