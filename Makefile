@@ -87,18 +87,18 @@ serve: $(SERVING)
 
 # To resume a run that was stopped or killed, run this again. ARGS='--minutes 60 --export model.nemo' and the like.
 train: setup
-	$(BIN)/steno train $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
+	$(BIN)/steno train run $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
 
 # The bundled model, from its data. To resume after a stop or a kill, run this again.
 train-bundled: setup
 	mkdir -p $(DATA)
 	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
 	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
-	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 5 --seed 101 --voices 'flite/*' --without '*rms*'
-	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
-	$(BIN)/steno train training/recipes/english.yaml --out runs/english --resume \
+	$(BIN)/steno train synthesize $(TEXT) --out $(DATA)/flite --hours 5 --seed 101 --without rms
+	$(BIN)/steno train collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
+	$(BIN)/steno train run training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
-	$(BIN)/steno language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
+	$(BIN)/steno train language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
 	  --out models/bundled/steno-bundled.ngrams
 
 # The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).

@@ -2,8 +2,8 @@
 
     python -m benchmarks train_english --speech DIR --teacher FILE --device cuda --minutes 5
 
-Trains as `steno train training/recipes/english.yaml` does, on those of its manifests that are there. After a stop, the
-same command goes on. Then the first steps are taken on the CPU too, and losses are compared; in float32 and without
+Trains as `steno train run training/recipes/english.yaml` does, on those of its manifests that are there. After a stop,
+the same command goes on. Then the first steps are taken on the CPU too, and losses are compared; in float32 and without
 noise on states, which devices draw differently, they should agree but for rounding. Printed are these differences; the
 speed and the share of time in which no batch was ready, of the later half of the steps; and memory.
 `--toy` rehearses it with a few clips of the tests and a small student.
@@ -51,7 +51,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(_toy(folder) if args.toy else _document(args)), encoding="utf-8")
-    command = [sys.executable, "-m", "cli", "train", str(recipe), "--out", str(folder / "device"), "--resume"]
+    command = [sys.executable, "-m", "cli", "train", "run", str(recipe), "--out", str(folder / "device"), "--resume"]
     subprocess.run([*command, "--device", args.device, "--minutes", str(args.minutes)], check=True)  # noqa: S603
     steps = _log(folder / "device")
     _take_on_cpu(recipe, folder / "cpu", min(args.compared, len(steps)))

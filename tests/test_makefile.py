@@ -33,7 +33,7 @@ def steps():
 @pytest.mark.program("make")
 def test_the_bundled_model_is_made_by_commands_that_steno_has(steps):
     *data, training, counting = steps
-    assert [step.command for step in steps] == ["synthesize", "collect", "train", "language-model"]
+    assert [step.step for step in steps] == ["synthesize", "collect", "run", "language-model"]
     assert {step.text for step in steps if "text" in step} == {"text.xz"}
     made = {(ROOT / step.out / "manifest.jsonl").resolve() for step in data}
     recipe = read_recipe(ROOT / training.recipe)

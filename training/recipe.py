@@ -58,7 +58,7 @@ class Batches:
         label_buckets: most buckets by labels for clips of similar length. None is 4 for an attention decoder,
             which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
         labels: labels and padding in one batch, at most; None sets no bound.
-        rows: clips in a batch of each bucket, as `steno train --probe` finds them; they replace ``seconds`` and
+        rows: clips in a batch of each bucket, as `steno train run --probe` finds them; they replace ``seconds`` and
             ``labels``.
         parts: batches in a step, whose gradients are summed. Processes share them, and a single process computes them
             one after the other, so the step is the same on any number of devices (training/ranks.py).

@@ -1,8 +1,8 @@
 """An n-gram language model over the tokens of a vocabulary, in tensors, for many contexts at once.
 
 It is a back-off model (Katz, 1987): an n-gram that it holds has its own probability; any other has the probability
-after the next shorter context, times the back-off weight of the longer one. `steno language-model` makes the file from
-sentences (training/language_model.py).
+after the next shorter context, times the back-off weight of the longer one. `steno train language-model` makes the file
+from sentences (training/language_model.py).
 
 The file is in safetensors format. Each order N has ``tokens.N`` and ``log_probabilities.N``, sorted by context and then
 by last token. All but the highest also have ``backoffs.N`` and ``children.N``, the number of n-grams of the next order
@@ -197,7 +197,7 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
     except (SafetensorError, OSError) as error:
         raise UnreadableCheckpointError(f"{path}: {error}") from error
     if metadata.get("kind") != KIND:
-        raise UnreadableCheckpointError(f"{path} is not a language model that `steno language-model` wrote")
+        raise UnreadableCheckpointError(f"{path} is not a language model that `steno train language-model` wrote")
     if metadata.get("vocabulary") != vocabulary_digest(pieces):
         raise UnsupportedValueError("language_model", str(path), "one that was made with this model's vocabulary")
     try:

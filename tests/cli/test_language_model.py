@@ -1,4 +1,4 @@
-"""`steno language-model` makes what `--language-model` takes."""
+"""`steno train language-model` makes what `--language-model` takes."""
 
 import lzma
 from pathlib import Path
@@ -20,7 +20,7 @@ def text(tmp_path):
 
 
 def make(text, out, *options):
-    return cli.main(["language-model", text, "--vocabulary", str(CHECKPOINT), "--out", str(out), *options])
+    return cli.main(["train", "language-model", text, "--vocabulary", str(CHECKPOINT), "--out", str(out), *options])
 
 
 def test_a_language_model_of_ones_own_sentences_is_searched_with(text, tmp_path, capsys):

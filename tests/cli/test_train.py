@@ -18,7 +18,9 @@ from training.lock import locked
 
 
 def run(folder, *more):
-    return cli.main(["train", str(folder / "recipe.yaml"), "--out", str(folder / "out"), "--device", "cpu", *more])
+    return cli.main(
+        ["train", "run", str(folder / "recipe.yaml"), "--out", str(folder / "out"), "--device", "cpu", *more]
+    )
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_minutes_stop_a_run_and_resume_goes_on_with_it(recipe, capsys):
 def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     before = sorted(recipe.iterdir())
 
-    assert cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--device", "cpu"]) == 0
+    assert cli.main(["train", "run", str(recipe / "recipe.yaml"), "--check", "--device", "cpu"]) == 0
 
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("parameters, step 0 of 4")
@@ -80,13 +82,13 @@ def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
 
 def test_a_check_and_a_probe_exclude_each_other(recipe, capsys):
     with pytest.raises(SystemExit):
-        cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--probe"])
+        cli.main(["train", "run", str(recipe / "recipe.yaml"), "--check", "--probe"])
 
     assert "not allowed with argument --check" in capsys.readouterr().err
 
 
 def test_a_run_needs_a_folder(recipe, capsys):
-    assert cli.main(["train", str(recipe / "recipe.yaml")]) == 2
+    assert cli.main(["train", "run", str(recipe / "recipe.yaml")]) == 2
 
     assert "--out" in capsys.readouterr().err
 
@@ -185,7 +187,7 @@ def test_nothing_is_downloaded_for_options_that_cannot_be_followed(recipe, hub, 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     recipe_file(recipe, initial=NAME)
 
-    assert cli.main(["train", str(recipe / "recipe.yaml"), *more]) == 2
+    assert cli.main(["train", "run", str(recipe / "recipe.yaml"), *more]) == 2
 
     assert not hub.downloads()
     assert error in capsys.readouterr().err
@@ -205,7 +207,7 @@ def test_two_runs_do_not_share_a_folder(recipe, capsys):
 @pytest.mark.slow
 def test_threads_that_wait_sleep(recipe):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    command = [sys.executable, "-m", "cli", "train", str(recipe / "gone.yaml"), "--out", str(recipe / "out")]
+    command = [sys.executable, "-m", "cli", "train", "run", str(recipe / "gone.yaml"), "--out", str(recipe / "out")]
 
     said = subprocess.run(
         command, env=environment | {"OMP_DISPLAY_ENV": "TRUE"}, cwd=ROOT, capture_output=True, text=True

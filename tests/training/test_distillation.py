@@ -227,7 +227,7 @@ def test_a_hostile_teacher_is_one_line(tmp_path, capsys):
     manifest(tmp_path)
     recipe = recipe_file(tmp_path, **distilled(teacher=TEACHER | {"checkpoint": str(hostile)}))
 
-    assert cli.main(["train", str(recipe), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 2
+    assert cli.main(["train", "run", str(recipe), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 2
 
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("steno: ")]
     assert "hostile.nemo" in line
@@ -255,9 +255,9 @@ def test_a_look_ahead_shows_what_would_be_trained_and_nothing_is_probed(tmp_path
     manifest(tmp_path, dict.fromkeys(("awb-4s", "rms-6s")))  # without transcripts
     recipe = recipe_file(tmp_path, **distilled())
 
-    assert cli.main(["train", str(recipe), "--check", "--device", "cpu"]) == 0
+    assert cli.main(["train", "run", str(recipe), "--check", "--device", "cpu"]) == 0
     assert "2 clips" in capsys.readouterr().out
-    assert cli.main(["train", str(recipe), "--probe", "--device", "cpu"]) == 2
+    assert cli.main(["train", "run", str(recipe), "--probe", "--device", "cpu"]) == 2
     assert "batches.seconds is all that there is" in capsys.readouterr().err
 
 

@@ -132,7 +132,7 @@ cli.main(sys.argv[1:])
 @pytest.mark.parametrize("moment", [AFTER_A_STEP, WHILE_WRITING_THE_STATE], ids=["after a step", "writing the state"])
 def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     finish(new_run(tmp_path, "whole", steps=30, save_every=8, report_every=1))
-    arguments = ["train", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "killed"), "--device", "cpu"]
+    arguments = ["train", "run", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "killed"), "--device", "cpu"]
     # As many threads as the whole run has in this process.
     options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
 
@@ -188,6 +188,7 @@ def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_
     finish(new_run(tmp_path, "whole", **options))
     arguments = [
         "train",
+        "run",
         str(tmp_path / "recipe.yaml"),
         "--out",
         str(tmp_path / "killed"),
@@ -229,7 +230,7 @@ sys.exit(cli.main(sys.argv[1:]))
 def test_a_run_that_gets_sigterm_saves_its_last_step(tmp_path, asked):
     manifest(tmp_path)
     recipe_file(tmp_path, steps=30, save_every=8, report_every=1)
-    arguments = ["train", "recipe.yaml", "--out", "told", "--device", "cpu", "--export", "told.nemo"]
+    arguments = ["train", "run", "recipe.yaml", "--out", "told", "--device", "cpu", "--export", "told.nemo"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
     told = subprocess.run(

@@ -148,7 +148,7 @@ def test_the_command_takes_real_steps_and_its_rows_make_a_recipe(tmp_path, capsy
     manifest(tmp_path, copies=2)
     recipe_file(tmp_path, student=student)
 
-    assert cli.main(["train", str(tmp_path / "recipe.yaml"), "--probe", "--device", "cpu"]) == 0
+    assert cli.main(["train", "run", str(tmp_path / "recipe.yaml"), "--probe", "--device", "cpu"]) == 0
 
     out = capsys.readouterr().out.splitlines()
     assert out[-7].split() == ["seconds", "labels", "clips", "batch", "step", "memory"]

@@ -53,7 +53,7 @@ def steps(folder):
 def together(folder, out, ranks, *more, program=("-m", "cli")):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone"]
     # Which module torchrun starts, it takes without a dash.
-    command = [*torchrun, *program, "train", "recipe.yaml", "--out", out, "--device", "cpu", *more]
+    command = [*torchrun, *program, "train", "run", "recipe.yaml", "--out", out, "--device", "cpu", *more]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 

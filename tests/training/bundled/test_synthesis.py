@@ -6,21 +6,19 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.training.synthesis.recorded import ALICE, BOB, MUTE, SENTENCE, Recorded
-from training.synthesis.collection import Origin, writing
-from training.synthesis.errors import SynthesisError
-from training.synthesis.readings import Readings
-from training.synthesis.synthesis import synthesize
-from training.synthesis.voice import Voice
+from tests.training.bundled.recorded import ALICE, BOB, MUTE, SENTENCE, Recorded
+from training.bundled.collection import Origin, writing
+from training.bundled.errors import SynthesisError
+from training.bundled.readings import Readings
+from training.bundled.synthesis import synthesize
 
 ORIGIN = Origin(seed=0, sentences="", voices=[])
 
 
 def add(folder, names=(ALICE, BOB), *, jobs=1, added=lambda: None, **enough):
-    voices = [Voice(Recorded(), name) for name in names]
-    readings = Readings([f"{SENTENCE} {word}" for word in ("again", "today", "there")], voices, seed=0)
+    readings = Readings([f"{SENTENCE} {word}" for word in ("again", "today", "there")], names, seed=0)
     with writing(folder, ORIGIN) as collection:
-        return synthesize(collection, readings, jobs=jobs, added=added, **enough)
+        return synthesize(collection, Recorded(), readings, jobs=jobs, added=added, **enough)
 
 
 def content(folder):
@@ -50,7 +48,7 @@ def test_a_collection_that_grew_is_one_that_was_made_at_once(tmp_path):
 def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from tests.training.synthesis.test_synthesis import add, lines\n"
+        "from tests.training.bundled.test_synthesis import add, lines\n"
         "folder = Path(sys.argv[1])\n"
         "die = lambda: len(lines(folder)) == 5 and os.kill(os.getpid(), signal.SIGKILL)\n"
         "add(folder, jobs=2, added=die, clips=9)\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from training.corpora import collect
+from training.bundled.corpora import collect
 from training.errors import ManifestError
 from training.manifest import read_manifest
 

@@ -2,8 +2,8 @@ import lzma
 
 import pytest
 
-from training.synthesis.errors import SynthesisError
-from training.synthesis.sentences import read_sentences
+from training.bundled.errors import SynthesisError
+from training.sentences import read_sentences
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.txt.xz"])
@@ -61,7 +61,7 @@ def test_an_archive_that_is_damaged_is_named(tmp_path, content):
 
 
 def test_what_an_archive_unpacks_to_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("training.synthesis.sentences._LARGEST_TEXT", 10_000)
+    monkeypatch.setattr("training.sentences._LARGEST_TEXT", 10_000)
     path = tmp_path / "text.xz"
     path.write_bytes(lzma.compress(b"it rained\n" * 1001))
 

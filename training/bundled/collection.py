@@ -15,9 +15,9 @@ from typing import BinaryIO
 import soundfile
 
 from audio.samples import Samples
-from training.synthesis.errors import SynthesisError
-from training.synthesis.readings import Reading
-from training.synthesis.voice import SAMPLE_RATE
+from training.bundled.errors import SynthesisError
+from training.bundled.flite import SAMPLE_RATE
+from training.bundled.readings import Reading
 
 MANIFEST = "manifest.jsonl"
 
@@ -34,15 +34,11 @@ class Origin:
         seed: seed of all choices.
         sentences: digest of the sentences.
         voices: the voices.
-        fragments: share of the clips that have only some words of a sentence.
-        kokoro: digest of the files of that synthesizer, if it is among them.
     """
 
     seed: int
     sentences: str
     voices: list[str]
-    fragments: float = 0.0
-    kokoro: str = ""
 
 
 class Collection:
@@ -62,8 +58,8 @@ class Collection:
         self._manifest = manifest
         self._read()
 
-    def add(self, number: int, reading: Reading, samples: Samples) -> None:
-        """Write a clip, and add it to the manifest.
+    def add(self, number: int, source: str, reading: Reading, samples: Samples) -> None:
+        """Write a clip of a source, and add it to the manifest.
 
         Raises:
             OSError: if it cannot be written.
@@ -76,7 +72,7 @@ class Collection:
             soundfile.write(file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
         fresh.replace(path)
         duration = len(samples) / SAMPLE_RATE
-        self._manifest.write(_line(number, name, reading, duration))
+        self._manifest.write(_line(number, name, source, reading, duration))
         self._manifest.flush()
         self._count(number, duration)
 
@@ -140,13 +136,13 @@ def _agree(path: Path, origin: Origin, *, is_new: bool) -> None:
         raise SynthesisError(f"{path.parent} was begun with other {' and '.join(other)}; make another folder")
 
 
-def _line(number: int, name: str, reading: Reading, duration: float) -> bytes:
+def _line(number: int, name: str, source: str, reading: Reading, duration: float) -> bytes:
     fields = {
         "audio": name,
         "text": reading.sentence,
         "duration": duration,
-        "source": reading.voice.synthesizer.name,
-        "speaker": reading.voice.speaker,
+        "source": source,
+        "speaker": f"{source}/{reading.voice}",
         "split": "train",
         "number": number,
         "speed": round(reading.manner.speed, 3),

@@ -1,27 +1,18 @@
 import numpy as np
 import pytest
 
-from tests.training.synthesis.recorded import ALICE, MUTE, SENTENCE, STUCK, Recorded
-from training.synthesis.errors import UnusableSpeechError
-from training.synthesis.speech import check, spoken
-from training.synthesis.voice import SAMPLE_RATE, Manner, Voice
-from training.synthesis.voices import PROGRAMS, voices_of
+from tests.training.bundled.recorded import ALICE, MUTE, SENTENCE, STUCK, Recorded
+from training.bundled.errors import SynthesisError, UnusableSpeechError
+from training.bundled.flite import SAMPLE_RATE, Flite, Manner
+from training.bundled.speech import check
 
-BY_SPEAKER = {voice.speaker: voice for voice in voices_of(PROGRAMS)}
-CAN_CHANGE_PITCH = [
-    pytest.param("espeak-ng/en-us+f2", marks=pytest.mark.program("espeak-ng")),
-    pytest.param("flite/slt", marks=pytest.mark.program("flite")),
-    pytest.param("festival/kal_diphone", marks=pytest.mark.program("text2wave")),
-]
-CAN_CHANGE_SPEED = [
-    *CAN_CHANGE_PITCH,
-    pytest.param("flite/rms", marks=pytest.mark.program("flite")),
-    pytest.param("festival/cmu_us_slt_arctic_hts", marks=pytest.mark.program("text2wave")),
-]
+FLITE = pytest.mark.program("flite")
 
 
-def voice(name):
-    return Voice(Recorded(), name)
+def said(voice, manner, sentence=SENTENCE):
+    samples = Flite().say(voice, manner, sentence)
+    check(samples, sentence)
+    return samples
 
 
 def median_pitch(samples):
@@ -35,50 +26,65 @@ def median_pitch(samples):
     return np.median(found)
 
 
-@pytest.mark.parametrize("speaker", CAN_CHANGE_SPEED)
-def test_a_voice_speaks_slower_and_faster(speaker):
-    slow, own, fast = (spoken(BY_SPEAKER[speaker], Manner(speed=speed), SENTENCE) for speed in (0.75, 1.0, 1.3))
+@FLITE
+def test_all_voices_are_there_in_a_fixed_order():
+    assert Flite().voices() == ["slt", "awb", "rms", "kal16", "kal"]
+
+
+@pytest.mark.parametrize("script", [None, "echo 'usage: slt'; exit 1"], ids=["absent", "another program"])
+def test_without_flite_its_package_is_named(tmp_path, monkeypatch, script):
+    if script:
+        (tmp_path / "flite").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "flite").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SynthesisError, match="Debian's package flite has it"):
+        Flite().voices()
+
+
+@FLITE
+@pytest.mark.parametrize("voice", ["slt", "rms"])
+def test_a_voice_speaks_slower_and_faster(voice):
+    slow, own, fast = (said(voice, Manner(speed=speed)) for speed in (0.75, 1.0, 1.3))
 
     assert slow.dtype == np.float32
     assert len(slow) > 1.15 * len(own)
     assert len(own) > 1.1 * len(fast)
 
 
-@pytest.mark.parametrize("speaker", CAN_CHANGE_PITCH)
-def test_a_voice_speaks_lower_and_higher(speaker):
-    low, own, high = (
-        median_pitch(spoken(BY_SPEAKER[speaker], Manner(pitch=pitch), SENTENCE)) for pitch in (0.8, 1.0, 1.25)
-    )
+@FLITE
+def test_a_voice_speaks_lower_and_higher():
+    low, own, high = (median_pitch(said("slt", Manner(pitch=pitch))) for pitch in (0.8, 1.0, 1.25))
 
     assert low == pytest.approx(0.8 * own, rel=0.1)
     assert high == pytest.approx(1.25 * own, rel=0.1)
 
 
+@FLITE
 @pytest.mark.parametrize(
     "sentence", ["-v is an option they said", "'; $(false) `false` it said", "(quit) said the fool"]
 )
-@pytest.mark.parametrize("speaker", CAN_CHANGE_PITCH)
-def test_a_sentence_is_never_taken_for_an_option(speaker, sentence):
-    assert len(spoken(BY_SPEAKER[speaker], Manner(), sentence)) > SAMPLE_RATE / 2
+def test_a_sentence_is_never_taken_for_an_option(sentence):
+    assert len(said("slt", Manner(), sentence)) > SAMPLE_RATE / 2
 
 
 def test_a_synthesizer_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(Recorded, "seconds_to_speak", 0.1)
 
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        spoken(voice(STUCK), Manner(), SENTENCE)
+        Recorded().say(STUCK, Manner(), SENTENCE)
 
 
 def test_a_synthesizer_that_fails_is_an_error():
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        spoken(voice(MUTE), Manner(), SENTENCE)
+        Recorded().say(MUTE, Manner(), SENTENCE)
 
 
 def test_a_synthesizer_that_writes_nothing_is_an_error(monkeypatch):
     monkeypatch.setattr(Recorded, "command", lambda *_: ["true"])
 
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        spoken(voice(ALICE), Manner(), SENTENCE)
+        Recorded().say(ALICE, Manner(), SENTENCE)
 
 
 def tone(seconds, amplitude=0.5):

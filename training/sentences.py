@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from training.synthesis.errors import SynthesisError
+from training.bundled.errors import SynthesisError
 
 _LONGEST_SENTENCE = 1000
 # Bounds the text that a small archive may unpack to.

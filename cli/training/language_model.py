@@ -1,4 +1,4 @@
-"""`steno language-model`: make the n-gram language model of a CTC search."""
+"""`steno train language-model`: make the n-gram language model of a CTC search."""
 
 import argparse
 from pathlib import Path
@@ -43,7 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the language model."""
     from training.language_model import write_language_model
-    from training.synthesis.sentences import read_sentences
+    from training.sentences import read_sentences
     from training.vocabulary_file import read_vocabulary
 
     vocabulary = read_vocabulary(Path(args.vocabulary))

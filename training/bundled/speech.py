@@ -1,10 +1,10 @@
-"""Synthesizing a sentence, and checking that the speech can be used."""
+"""Checks whether synthetic speech can be used."""
 
 import numpy as np
 
 from audio.samples import Samples
-from training.synthesis.errors import UnusableSpeechError
-from training.synthesis.voice import SAMPLE_RATE, Manner, Voice
+from training.bundled.errors import UnusableSpeechError
+from training.bundled.flite import SAMPLE_RATE
 
 _SHORTEST = 0.5
 _SOFTEST_PEAK = 0.01
@@ -12,26 +12,6 @@ _SOFTEST_PEAK = 0.01
 _FULL_SCALE, _MOST_CLIPPED = 0.999, 0.001
 # Bounds of characters per second, and seconds of silence around them. People read about 15 characters a second.
 _SLOWEST, _FASTEST, _MOST_SILENCE = 3.0, 35.0, 1.0
-
-
-def spoken(voice: Voice, manner: Manner, sentence: str) -> Samples:
-    """Return a sentence as a voice says it.
-
-    Args:
-        voice: a voice of an installed synthesizer.
-        manner: the manner.
-        sentence: the sentence.
-
-    Returns:
-        Mono, float32 [n], at ``SAMPLE_RATE``.
-
-    Raises:
-        UnusableSpeechError: if the synthesizer fails or hangs, or the speech is silent, clipped, or too short or too
-            long for the sentence.
-    """
-    samples = voice.synthesizer.say(voice.name, manner, sentence)
-    check(samples, sentence)
-    return samples
 
 
 def check(samples: Samples, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""`steno vocabulary`: the labels of a model to be trained."""
+"""`steno train vocabulary`: the labels of a model to be trained."""
 
 import argparse
 from pathlib import Path
@@ -22,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the vocabulary."""
-    from training.synthesis.sentences import read_sentences
+    from training.sentences import read_sentences
     from training.vocabulary import new_vocabulary
 
     model = new_vocabulary(read_sentences(Path(args.text)), args.size)

@@ -1,4 +1,4 @@
-"""`steno collect`: make training clips out of public repositories."""
+"""`steno train collect`: make training clips out of public repositories."""
 
 import argparse
 from pathlib import Path
@@ -27,7 +27,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the clips."""
-    from training.corpora import collect
+    from training.bundled.corpora import collect
 
     seconds = collect(Path(args.checkouts), Path(args.beside), Path(args.out))
     print(", ".join(f"{source} {of / 3600:.2f} h" for source, of in seconds.items()))

@@ -1,4 +1,4 @@
-"""`steno train`: train a model as a recipe says."""
+"""`steno train run`: train a model as a recipe says."""
 
 import argparse
 import dataclasses
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
-        "train",
-        help="train a model",
+        "run",
+        help="train a model as a recipe says",
         description="Train a model as a recipe says (docs/training.md). A run that was stopped or killed goes on with "
         "--resume as if nothing had happened.",
     )

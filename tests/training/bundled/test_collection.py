@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.training.synthesis.recorded import ALICE, SENTENCE, Recorded
+from tests.training.bundled.recorded import ALICE, SENTENCE, Recorded
+from training.bundled.collection import Origin, writing
+from training.bundled.errors import SynthesisError
+from training.bundled.flite import Manner
+from training.bundled.readings import Reading
 from training.manifest import read_manifest
-from training.synthesis.collection import Origin, writing
-from training.synthesis.errors import SynthesisError
-from training.synthesis.readings import Reading
-from training.synthesis.voice import Manner, Voice
 from training.takes import Take
 
-ORIGIN = Origin(seed=1, sentences="digest", voices=["recorded/alice"])
-READING = Reading(SENTENCE, Voice(Recorded(), ALICE), Manner(speed=0.9))
+ORIGIN = Origin(seed=1, sentences="digest", voices=["alice"])
+READING = Reading(SENTENCE, ALICE, Manner(speed=0.9))
 SAMPLES = np.sin(np.arange(24_000) / 20).astype(np.float32) / 2
 
 
 def test_training_reads_what_was_added(tmp_path):
     with writing(tmp_path, ORIGIN) as collection:
-        collection.add(1234, READING, SAMPLES)
+        collection.add(1234, Recorded.name, READING, SAMPLES)
 
     (clip,) = read_manifest(tmp_path / "manifest.jsonl", split="train")
     assert (clip.text, clip.seconds, clip.source, clip.speaker) == (SENTENCE, 1.5, "recorded", "recorded/alice")
@@ -31,8 +31,8 @@ def test_training_reads_what_was_added(tmp_path):
 
 def test_a_collection_is_gone_on_with(tmp_path):
     with writing(tmp_path, ORIGIN) as collection:
-        collection.add(0, READING, SAMPLES)
-        collection.add(3, READING, SAMPLES)
+        collection.add(0, Recorded.name, READING, SAMPLES)
+        collection.add(3, Recorded.name, READING, SAMPLES)
 
     with writing(tmp_path, ORIGIN) as collection:
         assert (collection.clips, collection.seconds, collection.next_number) == (2, 3.0, 4)
@@ -41,14 +41,14 @@ def test_a_collection_is_gone_on_with(tmp_path):
 @pytest.mark.parametrize("kept", [1, 20, -1])
 def test_a_line_that_was_cut_short_is_cut_off(tmp_path, kept):
     with writing(tmp_path, ORIGIN) as collection:
-        collection.add(0, READING, SAMPLES)
+        collection.add(0, Recorded.name, READING, SAMPLES)
     manifest = tmp_path / "manifest.jsonl"
     whole = manifest.read_bytes()
     manifest.write_bytes(whole + whole[:kept])
 
     with writing(tmp_path, ORIGIN) as collection:
         assert collection.next_number == 1
-        collection.add(1, READING, SAMPLES)
+        collection.add(1, Recorded.name, READING, SAMPLES)
 
     assert [json.loads(line)["number"] for line in manifest.read_text().splitlines()] == [0, 1]
 
@@ -56,8 +56,8 @@ def test_a_line_that_was_cut_short_is_cut_off(tmp_path, kept):
 @pytest.mark.parametrize(
     ("origin", "message"),
     [
-        (Origin(2, "digest", ["recorded/alice"]), "other seed;"),
-        (Origin(1, "other", ["recorded/bob"]), "other sentences and voices;"),
+        (Origin(2, "digest", ["alice"]), "other seed;"),
+        (Origin(1, "other", ["bob"]), "other sentences and voices;"),
     ],
 )
 def test_clips_of_another_origin_are_not_added(tmp_path, origin, message):
@@ -93,7 +93,7 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
 def test_a_folder_has_one_writer(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
-        "from tests.training.synthesis.test_collection import ORIGIN, writing\n"
+        "from tests.training.bundled.test_collection import ORIGIN, writing\n"
         "with writing(Path(sys.argv[1]), ORIGIN): pass\n"
     )
     command = [sys.executable, "-c", program, tmp_path]

@@ -3,20 +3,16 @@
 import sys
 
 from tests.conftest import GOLDEN
-from training.synthesis.program import Program
+from training.bundled.flite import Flite
 
 # Its voices, and further effects of their commands.
 ALICE, BOB, MUTE, STUCK = "alice", "bob", "mute", "stuck"
 SENTENCE = "she wore the heavy coat"
 
 
-class Recorded(Program):
+class Recorded(Flite):
     name = "recorded"
     seconds_to_speak = 5.0
-    packages = dict.fromkeys((ALICE, BOB, MUTE, STUCK), "recordings")
-
-    def installed(self):
-        return set(self.packages)
 
     def command(self, voice, manner, sentence, wave):
         if voice == MUTE:

@@ -9,10 +9,11 @@ from itertools import count
 
 from audio.samples import Samples
 from training.ahead import ahead
-from training.synthesis.collection import Collection
-from training.synthesis.errors import SynthesisError, UnusableSpeechError
-from training.synthesis.readings import Reading, Readings
-from training.synthesis.speech import spoken
+from training.bundled.collection import Collection
+from training.bundled.errors import SynthesisError, UnusableSpeechError
+from training.bundled.flite import Flite
+from training.bundled.readings import Reading, Readings
+from training.bundled.speech import check
 
 # Attempts at a sentence before it is left out.
 _ATTEMPTS = 3
@@ -43,6 +44,7 @@ class _Outcome:
 
 def synthesize(
     collection: Collection,
+    flite: Flite,
     readings: Readings,
     *,
     clips: float = math.inf,
@@ -54,6 +56,7 @@ def synthesize(
 
     Args:
         collection: the collection.
+        flite: the synthesizer.
         readings: draws the reading of each clip.
         clips: number of clips to reach.
         seconds: seconds of speech to reach.
@@ -61,18 +64,18 @@ def synthesize(
         added: called after each clip.
 
     Raises:
-        SynthesisError: if 20 sentences in a row are left out, or Kokoro's files cannot be used.
+        SynthesisError: if 20 sentences in a row are left out.
         OSError: if the collection cannot be written.
     """
     tally = Tally()
     left_out_in_a_row = 0
     numbers = count(collection.next_number)
-    with closing(ahead(lambda number: _say(readings, number), numbers, threads=jobs, held=2 * jobs)) as outcomes:
+    with closing(ahead(lambda number: _say(flite, readings, number), numbers, threads=jobs, held=2 * jobs)) as outcomes:
         while collection.clips < clips and collection.seconds < seconds:
             outcome = next(outcomes)
             tally.refused.update(outcome.refused)
             if outcome.samples is not None:
-                collection.add(outcome.number, outcome.reading, outcome.samples)
+                collection.add(outcome.number, flite.name, outcome.reading, outcome.samples)
                 left_out_in_a_row = 0
                 added()
                 continue
@@ -83,13 +86,15 @@ def synthesize(
     return tally
 
 
-def _say(readings: Readings, number: int) -> _Outcome:
+def _say(flite: Flite, readings: Readings, number: int) -> _Outcome:
     """Synthesize a clip; after a failure, draw the voice again."""
     refused: list[str] = []
     for attempt in range(_ATTEMPTS):
         reading = readings.draw(number, attempt)
         try:
-            return _Outcome(number, reading, spoken(reading.voice, reading.manner, reading.sentence), refused)
+            samples = flite.say(reading.voice, reading.manner, reading.sentence)
+            check(samples, reading.sentence)
+            return _Outcome(number, reading, samples, refused)
         except UnusableSpeechError as error:
             refused.append(str(error))
     return _Outcome(number, reading, None, refused)

@@ -1,0 +1,14 @@
+"""`steno train`: the commands with which models are trained, and what they are trained on is made."""
+
+from cli.model_options import Subparsers
+from cli.training import collect, language_model, run, synthesize, vocabulary
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the group of commands."""
+    parser = subparsers.add_parser(
+        "train", help="train a model", description="Train a model, and make what that needs (docs/training.md)."
+    )
+    group = parser.add_subparsers(title="commands", dest="step", required=True, metavar="COMMAND")
+    for command in (run, vocabulary, language_model, synthesize, collect):
+        command.add_parser(group)

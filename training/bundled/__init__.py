@@ -1,0 +1,1 @@
+"""What only the bundled model's recipe needs: speech of Flite, clips of public repositories."""

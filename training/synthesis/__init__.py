@@ -1,1 +1,0 @@
-"""Synthetic training speech by the speech synthesizers of Debian, and Kokoro."""
