@@ -11,7 +11,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "collect",
         help="make training clips from public repositories",
-        description="Make clips and a manifest from recordings in public repositories, which docs/training.md lists "
+        description="Make clips and a manifest from recordings in public repositories, which docs/bundled-model.md lists "
         "with their licences.",
     )
     parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; missing ones are left out")

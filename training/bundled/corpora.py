@@ -1,6 +1,6 @@
 """Training clips from recordings in public repositories, in addition to a corpus.
 
-docs/training.md lists the repositories with contents, licences and commits.
+docs/bundled-model.md lists the repositories with contents, licences and commits.
 """
 
 import json
