@@ -222,8 +222,6 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/roofline.svg docs/measured/roofline-0.6b-h200.json
-	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
-	$(BIN)/python -m benchmarks plots docs/img/dashboard.svg docs/measured/dashboard.json
 	$(BIN)/python -m benchmarks plots docs/img/losses-cpu.svg docs/measured/losses-cpu-*.json
 
 # The picture of the page in the README, with Chromium.

@@ -1,7 +1,6 @@
 """Values of the dashboard's panels, from a Prometheus that scrapes the service.
 
-`docker compose up` has one: `python -m benchmarks dashboard http://localhost:9090 --minutes 30`. The last line is for
-`python -m benchmarks plots`, which draws the panels in Grafana's layout.
+`docker compose up` has one: `python -m benchmarks dashboard http://localhost:9090 --minutes 30`. The last line is JSON.
 """
 
 import argparse

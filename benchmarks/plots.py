@@ -2,15 +2,13 @@
 
 `latency`: 95th percentile and RTFx by batch, a line for each model, precision and length. `peers`: speed of each engine
 over NeMo's, a panel for each batch. `search`: speed of each form of the transducers' search over published label
-looping's, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: price of a million hours, by
-machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`: latency by load, a line
-for each policy. `dashboard`: panels in Grafana's layout. `latency`, `losses` and `cost` take several files. Needs
-matplotlib (the `plots` extra).
+looping's, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `roofline`: stages of a
+batch on a GPU, calculated, a bar for each decoder. `latency` and `losses` take several files. Needs matplotlib (the
+`plots` extra).
 """
 
 import argparse
 import json
-import math
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -191,17 +189,6 @@ def _search(documents: list[Document]) -> Figure:
     return figure
 
 
-def _cost(documents: list[Document]) -> Figure:
-    rows = [row for document in documents for row in document["rows"]]
-    figure, axes = plt.subplots(figsize=(7, 0.6 + 0.5 * len(rows)), layout="constrained")
-    bars = axes.barh([f"{row['name']}, {row['price']:g} an hour" for row in rows], [row["cost"] for row in rows])
-    axes.bar_label(bars, [f" {row['cost']:,.0f} (RTFx {row['rtfx']:,.0f})" for row in rows], fontsize="small")
-    axes.margins(x=0.3)
-    axes.invert_yaxis()
-    axes.set_xlabel("a million hours of audio")
-    return figure
-
-
 def _roofline(documents: list[Document]) -> Figure:
     (document,) = documents
     rows = document["rows"]
@@ -227,78 +214,6 @@ def _roofline(documents: list[Document]) -> Figure:
     return figure
 
 
-def _queueing(documents: list[Document]) -> Figure:
-    rows = documents[0]["rows"]
-    patterns = list(dict.fromkeys(row["arrivals"] for row in rows))
-    figure, panels = plt.subplots(1, len(patterns), figsize=(9, 3.6), layout="constrained", sharey=True, squeeze=False)
-    for axes, pattern in zip(panels[0], patterns, strict=True):
-        for policy in dict.fromkeys(row["policy"] for row in rows):
-            points = [row for row in rows if (row["arrivals"], row["policy"]) == (pattern, policy)]
-            color = _OURS if policy == "steno" else None
-            loads = [row["load"] for row in points]
-            (line,) = axes.plot(loads, [row["p99"] for row in points], marker="o", label=policy, color=color)
-            axes.plot(loads, [row["p50"] for row in points], linestyle=":", color=line.get_color())
-        axes.set_title(pattern, fontsize="medium")
-        axes.set_xlabel("load")
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.grid(visible=True, alpha=0.3)
-    panels[0][0].set_ylabel("latency of short requests, s")
-    panels[0][-1].legend(fontsize="small")
-    figure.suptitle("99th percentile, and median (dotted); simulated", fontsize="medium")
-    return figure
-
-
-def _dashboard(documents: list[Document]) -> Figure:
-    document = documents[0]
-    panels = document["panels"]
-    minutes = [document["minutes"] * (point / (document["points"] - 1) - 1) for point in range(document["points"])]
-    rows = max(y + h for _, y, _, h in (panel["place"] for panel in panels))
-    figure = plt.figure(figsize=(15, 0.3 * rows))
-    for panel in panels:
-        x, y, width, height = panel["place"]
-        middle = 1 - (y + height / 2) / rows
-        if panel["type"] == "row":
-            figure.text(0.01, middle, panel["title"], fontsize="large", fontweight="bold", va="center")
-            continue
-        figure.text(x / 24 + 0.01, 1 - (y + 0.4) / rows, panel["title"], fontsize="medium", va="top")
-        if panel["type"] == "timeseries":
-            inside = (x / 24 + 0.035, 1 - (y + height - 1.2) / rows, width / 24 - 0.045, (height - 3) / rows)
-            _draw_panel(figure.add_axes(inside), panel, minutes)
-        elif panel["type"] == "stat":
-            shown = [_with_unit(_last(series), panel["unit"]) for series in panel["series"]]
-            figure.text(x / 24 + 0.01, middle - 0.5 / rows, ", ".join(shown), fontsize="xx-large", color=_OURS)
-        else:
-            lines = "\n".join(series["name"].replace(", ", "\n") for series in panel["series"][:1])
-            figure.text(x / 24 + 0.01, 1 - (y + 2) / rows, lines, fontsize="small", va="top")
-    return figure
-
-
-def _draw_panel(axes: Axes, panel: Document, minutes: list[float]) -> None:
-    unit = panel["unit"]
-    share = 100 if unit == "percentunit" else 1 / (1 << 20) if unit == "bytes" else 1
-    happened = [series for series in panel["series"] if any(series["values"])]
-    for series in happened or panel["series"][:1]:
-        values = [math.nan if value is None else share * value for value in series["values"]]
-        axes.plot(minutes, values, linewidth=1.2, label=series["name"])
-    axes.set_ylabel(_UNITS.get(unit, ""), fontsize="x-small")
-    axes.set_ylim(bottom=0)
-    axes.tick_params(labelsize="x-small")
-    axes.grid(visible=True, alpha=0.3)
-    if happened:
-        axes.legend(fontsize="x-small", loc="upper left", ncols=2)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _last(series: Document) -> float:
-    return float([value for value in series["values"] if value is not None][-1])
-
-
-def _with_unit(value: float, unit: str) -> str:
-    return f"{100 * value:.4g} %" if unit == "percentunit" else f"{value:.3g}"
-
-
 def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str], int]) -> None:
     for row in rows:
         place, ratio = places[row["head"], row["engine"]], row["ratio"]
@@ -320,12 +235,9 @@ def _engine(engine: str) -> str:
 
 _UNITS = {"s": "s", "percentunit": "%", "reqps": "requests a second", "ops": "a second", "bytes": "MiB"}
 _PICTURES = {
-    "cost": _cost,
-    "dashboard": _dashboard,
     "latency": _latency,
     "losses": _losses,
     "peers": _peers,
-    "queueing": _queueing,
     "roofline": _roofline,
     "search": _search,
 }

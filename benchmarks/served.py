@@ -11,6 +11,7 @@ threads spin, so with more than one thread the processor time is not exact.
 
 import argparse
 import asyncio
+import io
 import json
 import multiprocessing
 import os
@@ -24,9 +25,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import soundfile
 import torch
 
-from benchmarks.beside import uploads
 from benchmarks.environment import describe
 from benchmarks.front import used
 from benchmarks.services import free_port, wait_for
@@ -36,6 +38,22 @@ from models import default_dtype, load_model
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+_LENGTHS = (1.0, 1.5, 15.5)  # seconds of clips, triangular, 6 s on average
+_CLIPS = 64
+
+
+def uploads(audio: Path) -> list[Upload]:
+    """Return clips of 6 s on average, cut from one recording of speech."""
+    samples, rate = soundfile.read(audio, dtype="float32", always_2d=True)
+    random = np.random.default_rng(0)
+    clips = []
+    for number, seconds in enumerate(random.triangular(*_LENGTHS, size=_CLIPS)):
+        wanted = np.resize(np.roll(samples[:, 0], -int(random.integers(len(samples)))), round(seconds * rate))
+        file = io.BytesIO()
+        soundfile.write(file, wanted, rate, format="FLAC")
+        clips.append(Upload.of(f"{number}.flac", file.getvalue(), len(wanted) / rate, None, None))
+    return clips
 
 
 def main() -> None:
@@ -51,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
-    clips, _ = uploads(args.audio, 1.0, 0)
+    clips = uploads(args.audio)
     files = list(clips) * args.repeats
     rounds = []
     with tempfile.TemporaryDirectory() as folder, _serving(args) as (service, url):

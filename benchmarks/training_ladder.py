@@ -1,4 +1,4 @@
-"""Clips per second of training, for each way to form batches of `training_batches`, one added to the other.
+"""Clips per second of training, for each way to form batches (training_batches.py), one added to the other.
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 

@@ -11,8 +11,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "collect",
         help="make training clips from public repositories",
-        description="Make clips and a manifest from recordings in public repositories, which docs/bundled-model.md lists "
-        "with their licences.",
+        description="Make clips and a manifest from recordings in public repositories; docs/bundled-model.md lists "
+        "them with their licences.",
     )
     parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; missing ones are left out")
     parser.add_argument(

@@ -28,9 +28,7 @@ def texts(picture):
         ("peers-cpu", "peers-cpu"),
         ("latency-cpu", "latency-110m-cpu"),
         ("search-cpu", "search-cpu"),
-        ("queueing", "queueing"),
         ("roofline", "roofline-0.6b-h200"),
-        ("dashboard", "dashboard"),
         ("losses-cpu", "losses-cpu-*"),
     ],
 )
@@ -97,18 +95,6 @@ def test_losses_are_drawn_by_dtype(tmp_path):
     assert drawn == ["Steno: RNNT, 28 labels, bfloat16", "Steno: RNNT, 28 labels, float32"]
 
 
-def test_costs_are_drawn_by_machine(tmp_path):
-    made = [sys.executable, "-m", "benchmarks", "cost", "two cores", "0.1", "50", "a GPU", "5", "5000"]
-    printed = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    measured = tmp_path / "cost.json"
-    measured.write_text(printed)
-
-    assert not draw(tmp_path / "cost.svg", measured).returncode
-
-    drawn = {text.strip() for text in texts(tmp_path / "cost.svg")}
-    assert {"two cores, 0.1 an hour", "a GPU, 5 an hour", "2,000 (RTFx 50)", "1,000 (RTFx 5,000)"} <= drawn
-
-
 @pytest.mark.parametrize("benchmark", ["offline", "latency"])
 def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     measured = tmp_path / "measured.json"
@@ -117,7 +103,7 @@ def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "draw one of cost, dashboard, " in done.stderr
+    assert "draw one of latency, losses, " in done.stderr
     assert f", not {' with '.join(sorted({benchmark, 'peers'}))}" in done.stderr
 
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import numpy as np
 
-from benchmarks.training_batches import ladder
+from benchmarks.training_batches import padded, ways
 
 
 def test_padding_falls_and_memory_is_filled_and_not_exceeded():
@@ -12,13 +12,23 @@ def test_padding_falls_and_memory_is_filled_and_not_exceeded():
     seconds = random.gamma(4, 1.5, size=3000).clip(1, 17)
     labels = (seconds * random.uniform(2, 5, size=3000)).astype(int) + 10
     clips = (seconds.tolist(), labels.tolist())
-    args = Namespace(seconds=120, buckets=8, label_buckets=4)
 
-    fixed, _, equal, searched, both = ladder(clips, clips, args, lambda seconds, labels: seconds + labels / 25)
+    def cost(seconds, labels):
+        return seconds + labels / 25
 
-    assert fixed.audio_padding > 2 * equal.audio_padding
-    assert both.label_padding < 0.5 * searched.label_padding
-    assert fixed.memory < searched.memory
-    assert max(one.highest for one in (fixed, searched, both)) <= 1.0
-    assert searched.steps < 0.6 * fixed.steps
-    assert both.clips > fixed.clips
+    rungs = ways(clips, clips, Namespace(seconds=120, buckets=8, label_buckets=4), cost)
+    fixed, _, equal, searched, both = (padded(clips, buckets) for _, _, buckets, _ in rungs)
+    budget = rungs[0][3]
+
+    def padding(batches, column):
+        return 1 - sum(clips[column - 1]) / batches[:, column].sum()
+
+    def taken(batches):
+        return cost(batches[:, 1], batches[:, 2]) / budget
+
+    assert padding(fixed, 1) > 2 * padding(equal, 1)
+    assert padding(both, 2) < 0.5 * padding(searched, 2)
+    assert taken(fixed).mean() < taken(searched).mean()
+    assert max(taken(one).max() for one in (fixed, searched, both)) <= 1.0
+    assert len(searched) < 0.6 * len(fixed)
+    assert both[:, 0].mean() > fixed[:, 0].mean()
