@@ -1,14 +1,17 @@
 """`python -m benchmarks` lists the benchmarks; `python -m benchmarks NAME ...` runs one."""
 
+import os
 import pkgutil
 import runpy
 import sys
 
 import benchmarks
+from service.engine.environment import ALLOCATOR
 
 NOT_PROGRAMS = ("environment", "label_looping", "random_model", "rows", "services", "timing", "__main__")
 
 names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in NOT_PROGRAMS)
+os.environ.update(ALLOCATOR | dict(os.environ))  # before torch looks
 if len(sys.argv) > 1 and sys.argv[1] in names:
     name = sys.argv.pop(1)
     sys.argv[0] = f"benchmarks {name}"

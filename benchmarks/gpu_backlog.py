@@ -50,7 +50,9 @@ class Step:
 
 
 def _tests(name: str, minutes: float, *paths: str, row: str = "1") -> Step:
-    command = ("pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *(f"tests/{path}" for path in paths))
+    # Another torch has new warnings, which are no failures.
+    options = ("-q", "-p", "no:cacheprovider", "-W", "default", "-m", "gpu")
+    command = ("pytest", *options, *(f"tests/{path}" for path in paths))
     return Step(row, name, minutes, command)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from service.engine.environment import ALLOCATOR
+
 # The models here are tiny: one thread computes them as fast as two, and does not spin at barriers while a neighbour
 # has the other core. Engines that tests start inherit it. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,6 +20,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("STENO_DTYPE", "float32")
 # One engine, where `auto` is one for each processor.
 os.environ.setdefault("STENO_DEVICE", "cpu")
+# As engines take the memory of a GPU.
+for _name, _value in ALLOCATOR.items():
+    os.environ.setdefault(_name, _value)
 # A measured batch budget would make batches depend on how busy the machine is, and each start slower.
 os.environ.setdefault("STENO_BATCH_SECONDS", "120")
 # Without a GPU, kernels run in Triton's interpreter, which has to know before Triton is imported. Sandboxes show a GPU

@@ -91,7 +91,7 @@ def _by_distance(
     return tl.gather(tl.dot(with_position, tl.trans(distances), input_precision="ieee"), turned, 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["reach"])
 def _attend(
     merged,
     table,

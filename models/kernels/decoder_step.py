@@ -24,7 +24,7 @@ SLICE = 128  # values of a row that are multiplied at once
 KEYS = 64  # keys that a program of attention reads at once
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _multiply(
     inputs,
     norm_weight,

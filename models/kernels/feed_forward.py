@@ -44,7 +44,7 @@ class Launch:
 LAUNCHES = (Launch(128, 128, 4, 3), Launch(128, 256, 8, 3))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def _expand(
     frames,
     weight,

@@ -82,7 +82,7 @@ def _store_halves(place, above, here, below, taps, bias, known, left, WIDTH: tl.
         tl.store(place + band * WIDTH, total.to(place.dtype.element_ty), mask=known & (band < left))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["frames"])
 def _halve_features(
     features,
     lengths,
@@ -139,7 +139,7 @@ def _halve_features(
         above = below
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["frames", "frames_in"])
 def _halve_images(
     images,
     lengths,

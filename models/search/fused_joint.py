@@ -33,7 +33,7 @@ _WIDTH = 64  # values of a row multiplied at a time
 _ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "frames"])
 def _score_tile(
     projected,
     predicted,

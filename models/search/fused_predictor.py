@@ -29,7 +29,7 @@ def _gate(x, weight, unit, k, first, WIDTH: tl.constexpr):
     return tl.dot(x, weights, input_precision="ieee")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _lstm_layer(
     inputs,
     label_gates,
@@ -97,7 +97,7 @@ def _lstm_layer(
         tl.store(hidden_after + place, old_hidden, mask=wanted)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _project(
     hidden,
     weight,

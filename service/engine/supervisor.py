@@ -14,6 +14,7 @@ import msgspec
 
 from audio.samples import Samples
 from service.channel import Channel
+from service.engine.environment import ALLOCATOR
 from service.engine.protocol import (
     Barred,
     Batch,
@@ -495,8 +496,7 @@ class Supervisor:
 
 # An engine's environment variables, unless the operator set them.
 _DEFAULT_ENVIRONMENT = {
-    # Buckets have different shapes; an allocator with fixed segments would fragment.
-    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    **ALLOCATOR,
     # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share the
     # cores, and a spinning thread may keep the one that it waits for from running (docs/performance.md at 4f03a9e).
     "GOMP_SPINCOUNT": "10000",

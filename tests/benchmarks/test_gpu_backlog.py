@@ -1,6 +1,7 @@
 """The backlog's runner keeps results, resumes where it was stopped, and has the rows of the document."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -123,3 +124,34 @@ def test_a_rehearsal_leaves_all_steps_to_be_done(tmp_path, monkeypatch, capsys):
     gpu_backlog.main()
 
     assert "1 minutes are left" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_rows_of_tests_pass_where_another_torch_warns_and_take_memory_as_engines_do(tmp_path):
+    tests = next(step for step in STEPS if step.command[0] == "pytest")
+    options = [option for option in tests.command[1:] if not option.startswith("tests/")]
+    (tmp_path / "test_new_torch.py").write_text(
+        "import os, warnings, pytest\n\n@pytest.mark.gpu\ndef test_it():\n    warnings.warn('of another torch')\n"
+        "    assert os.environ['PYTORCH_CUDA_ALLOC_CONF'] == 'expandable_segments:True'\n"
+    )
+    path = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tests.conftest, pytest; "
+    code = path + "sys.exit(pytest.main(sys.argv[1:]))"
+    # The settings of this repository, by which each warning is an error.
+    command = [sys.executable, "-c", code, *options, "-c", ROOT / "pyproject.toml", tmp_path / "test_new_torch.py"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_CUDA_ALLOC_CONF"}
+
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_benchmarks_take_memory_as_engines_do():
+    code = "import runpy, sys, os; sys.argv = ['benchmarks', 'rows']\ntry: runpy.run_module('benchmarks')\n"
+    code += "except SystemExit: print(os.environ['PYTORCH_CUDA_ALLOC_CONF'])"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_CUDA_ALLOC_CONF"}
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
+
+    assert done.stdout.splitlines()[-1] == "expandable_segments:True"

@@ -11,9 +11,9 @@ environment=$("$venv/bin/python" -m tests.null_cuda.build "$venv/libraries")
 export OMP_NUM_THREADS=2 $environment
 
 {
-  "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -m gpu tests/models tests/training/losses \
+  "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -W default -m gpu tests/models tests/training/losses \
     -k '(does_not_wait or waits_for_nothing or thousand or eight_launches or are_not_rounded or torch_keeps or are_dropped_give or share_the_memory or beyond_the_limit or outlives_its_graph) and not what_comes_after and not side_stream'
-  "$venv/bin/python" -m pytest -q -p no:cacheprovider -m gpu tests/training/test_probe_on_gpu.py \
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider -W default -m gpu tests/training/test_probe_on_gpu.py \
     tests/training/test_step_on_gpu.py
   "$venv/bin/python" -m tests.null_cuda.service 2>/dev/null
   benchmark() {
@@ -27,9 +27,6 @@ export OMP_NUM_THREADS=2 $environment
   benchmark offline --shape toy --dtypes float16 tf32 --decoders tdt --utterances 20 --batch-seconds 500 --repeats 1 \
     --one-stream
   benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 3
-  # As the service takes its memory.
-  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
-    benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 64 --repeats 3
   benchmark latency --shape jasper10x5dr --dtypes bfloat16 --seconds 2 --batch 1 --repeats 3
   benchmark latency --model bundled --dtypes bfloat16 --seconds 8 --batch 1 64 --repeats 3
   benchmark search --shape toy --dtype bfloat16 --batch 1 16 --rounds 2

@@ -2,20 +2,19 @@
 
 The GPU loops by itself if it can. If not, the host launches a replay before it reads the flag of the previous one, so
 that the device never waits; the last replay is superfluous and changes nothing, because finished rows do not change.
+But the thread that launches then waits until each search is done, and so begins with the next batch later: the state
+of the path `loop` says so.
 """
 
-import logging
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from models.device.fast_paths import FAST_PATHS, FastPath
+from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 from models.graphs.capture import captured, captured_graph
 from models.graphs.device_loop import DeviceLoop, has_loops
 from models.graphs.side_stream import SideStream
-
-log = logging.getLogger("steno.models")
 
 # A round of the loop costs a few microseconds besides its steps, and some steps of the last round are superfluous.
 STEPS_A_ROUND = 4
@@ -89,5 +88,5 @@ def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> D
     try:
         return DeviceLoop(graph, going)
     except (RuntimeError, TypeError, AttributeError) as error:  # bindings of other versions have other signatures
-        log.warning("no loop on the device over these steps, the host will ask it whether to go on: %s", error)
+        FAST_PATHS.bar(FastPath.LOOP, PathState.FAILED, f"the host asks the device whether to go on: {error}")
         return None

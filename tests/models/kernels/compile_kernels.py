@@ -77,7 +77,7 @@ KERNELS = [
 # Small tiles, and in half precision large ones.
 OF_TILES = {}
 for tile in (SCORES_OF_FEW, SCORES_OF_MANY, MASKED_SCORES_OF_MANY):
-    constants = {"WINDOW": 8 if tile == SCORES_OF_FEW else 4, "ROWS": tile.rows, "LABELS": tile.columns}
+    constants = {"WINDOW": 4 if tile == MASKED_SCORES_OF_MANY else 8, "ROWS": tile.rows, "LABELS": tile.columns}
     if tile != MASKED_SCORES_OF_MANY:
         unmasked = {"MASKED": False} | dict.fromkeys(OF_MASKS)
         KERNELS.append((_score_tile, dict.fromkeys(OF_MASKS, "constexpr"), OF_SEARCH | constants | unmasked))

@@ -16,7 +16,7 @@ from models.kernels import relative_attention_on
 from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, Launch, relative_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
 
 
 SIDES = st.none() | st.integers(0, 100)
@@ -45,7 +45,7 @@ def attention(heads, share, context=None):
 @settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 1000),
-    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    dtype=st.sampled_from(sorted([*TOLERANCE, torch.bfloat16], key=str)),
     batch=st.integers(1, 2),
     frames=st.integers(1, 9) | st.integers(60, 140),
     heads=st.integers(1, 2),
@@ -58,13 +58,14 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, h
     assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table, packed)
 
 
-@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("frames", "context"),
     [(3, None), (125, None), (300, AttentionContext(40, 40)), (200, AttentionContext(70, 13, in_chunks=True))],
 )
-def test_in_bfloat16_too(frames, context):
-    assert_same("cuda", 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True, packed=True)
+def test_in_bfloat16_too(device, frames, context):
+    assert_same(device, 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True, packed=True)
 
 
 @torch.no_grad()
@@ -84,15 +85,19 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: relative_attention)
         found = padding.with_it(module(padding.without(inputs), positions, padding))
-    exact = module.float()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: None)
-        wanted = exact(inputs.float(), positions.float(), rows)
+        plain = module(inputs, positions, rows) if dtype == torch.bfloat16 else None
+        wanted = module.float()(inputs.float(), positions.float(), rows)
 
     assert found.dtype == dtype
     assert found.isfinite().all()
     real = rows.valid[:, :, None]
-    assert torch.allclose(found.float() * real, wanted * real, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+    if plain is None:
+        assert torch.allclose(found.float() * real, wanted * real, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+    else:  # as models/comparison.py has it: plain operations are not within 1e-2 of float32 either
+        error, own = (float((values.float() * real - wanted * real).abs().max()) for values in (found, plain))
+        assert error <= max(2.0**-6 * float((wanted * real).abs().max()), 1.5 * own)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -26,10 +26,18 @@ SHARED_MEMORY = {70: 98_304, 75: 65_536, 80: 166_912, 86: 101_376, 89: 101_376, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "capability", [90, *(pytest.param(other, marks=pytest.mark.long) for other in (80, 86, 89, 100, 120))]
+    ("capability", "triton"),
+    [
+        (90, None),
+        # What comes with the torch of images (`make test-long` installs it).
+        pytest.param(90, ROOT / "runs" / "triton-3.7.1", marks=pytest.mark.long, id="90-3.7.1"),
+        *(pytest.param(other, None, marks=pytest.mark.long) for other in (80, 86, 89, 100, 120)),
+    ],
 )
-def test_kernels_compile(capability, tmp_path):
-    compiled = compiled_for(capability, tmp_path)
+def test_kernels_compile(capability, triton, tmp_path):
+    if triton and not triton.is_dir():
+        pytest.skip(f"no {triton} (make test-long)")
+    compiled = compiled_for(capability, tmp_path, triton)
 
     assert len(compiled) == 53
     # Attention copies a tile of keys while it computes one, and more than one program has room in a multiprocessor.
@@ -65,10 +73,11 @@ def test_before_ampere_kernels_without_products_compile_in_float16(capability, t
             assert one["shared"] <= SHARED_MEMORY[capability]
 
 
-def compiled_for(capability, tmp_path):
+def compiled_for(capability, tmp_path, triton=None):
     # In a process of its own: in this one, Triton interprets.
     environment = os.environ | {
-        "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT),
+        "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(map(str, filter(None, (triton, ROOT)))),
     }  # fmt: skip
     script = ROOT / "tests" / "models" / "kernels" / "compile_kernels.py"
 

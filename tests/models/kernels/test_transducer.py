@@ -154,13 +154,19 @@ def test_labels_are_read_as_the_predictor_reads_them(
         assert torch.allclose(got.float(), expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-def test_tiles_are_large_as_soon_as_there_are_enough_of_them(device):
+def test_tiles_are_large_where_less_is_read_so_and_not_by_too_few_programs(device):
     few, many = Tile(16, 64), Tile(128, 128)
 
-    assert chosen_tile(few, many, 64 * 8, 1025, torch.bfloat16) == few
-    assert chosen_tile(few, many, 512 * 4, 1025, torch.bfloat16) == many
-    assert chosen_tile(few, many, 64 * 8, 8193, torch.bfloat16) == many
-    assert chosen_tile(few, many, 512 * 4, 8193, torch.float32) == few
+    for pairs, labels, tile in (
+        (32 * 8, 1025, few),
+        (64 * 8, 1025, many),
+        (128 * 8, 1025, many),
+        (256 * 4, 1025, many),
+        (8 * 8, 8193, many),
+        (1 * 8, 8193, few),
+    ):
+        assert chosen_tile(few, many, pairs, labels, torch.bfloat16) == tile
+        assert chosen_tile(few, many, pairs, labels, torch.float32) == few
 
 
 def small_transducer(seed, durations, layers, blank_bias, device):
