@@ -240,11 +240,9 @@ picture: setup
 reference: setup
 	$(BIN)/python -m tests.reference
 
-# Lines of Python by package, and of the pages of docs.
-count:
-	@for part in audio transcripts models service training bulk cli steno benchmarks tests; do \
-	  printf '%-12s %6d\n' $$part $$(git ls-files "$$part/*.py" | xargs cat | wc -l); done
-	@printf '%-12s %6d\n' docs $$(git ls-files 'docs/*.md' | xargs cat | wc -l)
+# Lines of Python by package, lines of the pages of docs, settings and metrics.
+count: setup
+	@$(BIN)/python -m tests.count
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules tests/clients/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -134,20 +134,12 @@ class Metrics:
         self.decode_crashes = counter(
             "decode_crashes_total", "Decoding processes that crashed on a file, or took too long for it."
         )
-        self.decoders_unconfined = gauge(
-            "decoders_unconfined", "1 where this layer of a decoding process's confinement does not hold.", "layer"
-        )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
-        self.audio_skipped_seconds = counter(
-            "audio_skipped_seconds_total", "Audio not transcribed, because no speech was detected in it.", "model"
-        )
-        self.speech_without_text_seconds = counter(
-            "speech_without_text_seconds_total",
-            "Speech detected in pieces for which the model wrote nothing.",
+        self.audio_without_words = counter(
+            "audio_without_words_seconds_total",
+            "Audio without words: no_speech was not transcribed, speech was, rescued got words when transcribed again.",
+            "kind",
             "model",
-        )
-        self.rescued_seconds = counter(
-            "rescued_seconds_total", "Speech without words that got some when it was transcribed again.", "model"
         )
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
 
@@ -212,7 +204,6 @@ class Metrics:
         self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")
 
         self._of_models = (
-            *(self.audio_skipped_seconds, self.speech_without_text_seconds, self.rescued_seconds),
             *(self.words, self.empty_transcripts, self.queue_depth, self.queue_audio_seconds, self.batch_items),
             *(self.batch_padded_seconds, self.batch_audio_seconds, self.batch_padding_seconds, self.batch_duration),
         )
@@ -260,6 +251,8 @@ class Metrics:
                 self.audio_seconds.labels(outcome, model)
             for result in ("ok", "oom", "error", "lost"):
                 self.batches.labels(result, model)
+            for kind in ("no_speech", "speech", "rescued"):
+                self.audio_without_words.labels(kind, model)
             for metric in self._of_models:
                 metric.labels(model)
 

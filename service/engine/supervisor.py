@@ -435,6 +435,7 @@ class Supervisor:
                         "rtfx": round(message.rtfx, 1),
                         "load_seconds": round(message.load_seconds, 2),
                         "warmup_seconds": round(message.warmup_seconds, 2),
+                        "weight_bytes": message.weight_bytes,
                     },
                 )
                 self._listener.engine_ready(engine, message)

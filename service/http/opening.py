@@ -15,7 +15,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from audio.child_process import Confinement
-from audio.confinement import LAYERS
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
@@ -78,7 +77,7 @@ def open_front(
             keeps_spare=True,
             in_thread=give_way,
             on_loss=metrics.decode_crashes.inc,
-            on_start=partial(_report, metrics, set()),
+            on_start=partial(_report, set()),
         ) as decode_pool,
         contextlib.closing(Grammars()) as grammars,
         contextlib.ExitStack() as if_it_ends,
@@ -103,10 +102,8 @@ def open_front(
         )
 
 
-def _report(metrics: Metrics, known: set[str], unconfined: tuple[str, ...]) -> None:
-    """Say which layers of a decoder's confinement do not hold here; in the log once."""
-    for layer in LAYERS:
-        metrics.decoders_unconfined.labels(layer).set(layer in unconfined)
+def _report(known: set[str], unconfined: tuple[str, ...]) -> None:
+    """Say in the log, once, which layers of a decoder's confinement do not hold here."""
     if not known.issuperset(unconfined):
         known.update(unconfined)
         log.warning("decoding processes are not wholly confined", extra={"missing": ", ".join(unconfined)})

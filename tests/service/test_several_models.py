@@ -68,3 +68,9 @@ def test_what_one_of_them_cannot_do_is_refused_though_another_can(service, path,
     answer = post(service, path, **fields)
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_the_weights_of_each_model_are_logged(service, models):
+    logged = {event["model"]: event["weight_bytes"] for event in service.events("model ready")}
+
+    assert logged == {name: model.weight_bytes for name, model in models.items()}

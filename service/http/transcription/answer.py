@@ -466,7 +466,7 @@ class Reply:
         metrics.words.labels(model).inc(words)
         if not words:
             metrics.empty_transcripts.labels(model).inc()
-        self.record.coverage = result.coverage
-        metrics.audio_skipped_seconds.labels(model).inc(result.coverage.skipped)
-        metrics.speech_without_text_seconds.labels(model).inc(result.coverage.speech_without_text)
-        metrics.rescued_seconds.labels(model).inc(result.coverage.rescued)
+        self.record.coverage = coverage = result.coverage
+        metrics.audio_without_words.labels("no_speech", model).inc(coverage.skipped)
+        metrics.audio_without_words.labels("speech", model).inc(coverage.speech_without_text)
+        metrics.audio_without_words.labels("rescued", model).inc(coverage.rescued)

@@ -116,5 +116,5 @@ def test_a_service_says_what_it_rescued(speech, setting, words):
         answer = served.post(**asked).json()
 
         assert len(answer["text"].split()) == words
-        assert served.metric("steno_rescued_seconds_total") == answer["rescued_seconds"]
+        assert served.metric('steno_audio_without_words_seconds_total{kind="rescued"}') == answer["rescued_seconds"]
         assert (answer["rescued_seconds"] > 4) == (words == 3)

@@ -177,14 +177,15 @@ def test_pauses_can_be_chosen_and_are_then_cut_at_even_in_a_short_recording(serv
 
 
 def test_audio_without_speech_is_reported_measured_and_logged(service, speech, caplog):
-    before = service.metric("steno_audio_skipped_seconds_total")
+    skipped = 'steno_audio_without_words_seconds_total{kind="no_speech"}'
+    before = service.metric(skipped)
     asked = {"chunking_strategy": '{"type": "server_vad", "threshold": 1}', "response_format": "verbose_json"}
     with caplog.at_level("INFO", "steno.http"):
         answer = service.post(**form(wav(speech), **asked)).json()
 
     assert (answer["text"], answer["transcribed_seconds"]) == ("", 0)
     assert answer["skipped_seconds"] == pytest.approx(len(speech) / SAMPLE_RATE, abs=0.001)
-    assert service.metric("steno_audio_skipped_seconds_total") - before == pytest.approx(answer["skipped_seconds"])
+    assert service.metric(skipped) - before == pytest.approx(answer["skipped_seconds"])
     logged = [record for record in caplog.records if record.message == "request" and hasattr(record, "skipped_seconds")]
     assert logged[-1].skipped_seconds == answer["skipped_seconds"]
 

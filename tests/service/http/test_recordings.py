@@ -63,7 +63,7 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted(monkey
         assert served.post(**form(wav(tone(16_000), subtype="PCM_16"))).status_code == 200
 
 
-def test_a_file_that_crashes_its_decoders_costs_two_of_them_and_no_other_request():
+def test_a_file_that_crashes_its_decoders_costs_two_of_them_and_no_other_request(caplog):
     file = vorbis(1, 20)
     with serving() as served:
         for _ in range(2):  # the second time, no decoder gets it
@@ -73,7 +73,7 @@ def test_a_file_that_crashes_its_decoders_costs_two_of_them_and_no_other_request
             assert answer.json()["error"]["code"] == "decoder_crashed"
             assert served.metric("steno_decode_crashes_total") == 2
         assert served.post(**form(sample_of("webm", tone))).status_code == 200
-        assert served.metric('steno_decoders_unconfined{layer="seccomp"}') == 0
+    assert "decoding processes are not wholly confined" not in caplog.messages
 
 
 @pytest.mark.slow
