@@ -32,7 +32,6 @@ from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.app import create_app
 from service.http.core import LocalCore
-from service.http.front import Backend
 from service.http.keys.access import Access
 from service.http.keys.key_file import KeyFile
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
@@ -51,7 +50,6 @@ from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
 from service.workers.relay import RelayServer
-from service.workers.session import MainProcess
 from service.workers.shared_counts import SharedRequestCounts
 from service.workers.supervisor import WorkerSupervisor
 from transcripts.phrases import PhraseError
@@ -182,7 +180,16 @@ class Server:
             threads = opened.enter_context(ThreadPoolExecutor(processors(), "part"))
             rescue = Rescue(SpeechDetector(), threads) if settings.rescue else None
             recordings = Recordings(self.dispatcher, threads, rescue)
-            core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand, recordings)
+            jobs = self._jobs(
+                lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
+            )
+            core = LocalCore(
+                *(self.dispatcher, recordings, self._demand, self._residency, self._readiness),
+                access=self._access,
+                admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
+                jobs=jobs,
+                exposition=self._workers.exposition if self._workers else self.metrics.exposition,
+            )
             front = opened.enter_context(
                 open_front(
                     *(settings, core),
@@ -191,20 +198,11 @@ class Server:
                     tracer=self._tracer,
                 )
             )
-            jobs = self._jobs(
-                lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
-            )
-            admin_access = Access(map(Key.parse, settings.admin_keys), is_open=False)
-            exposition = self._workers.exposition if self._workers else self.metrics.exposition
-            backend = Backend(
-                self.dispatcher, self._readiness, admin_access, self._residency, self._demand, jobs, exposition
-            )
-            app = create_app(front, backend)
+            app = create_app(front)
             http: WorkerSupervisor | Web
             if self._workers:
                 http = self._workers
-                main_process = MainProcess(core, self._access, RelayServer(app))
-                serving = asyncio.create_task(self._workers.run(self._listener, main_process))
+                serving = asyncio.create_task(self._workers.run(self._listener, core, RelayServer(app)))
             else:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))

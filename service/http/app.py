@@ -11,9 +11,10 @@ from starlette.routing import Match
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
+from service.http.core import LocalCore
 from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
-from service.http.front import Backend, Front
+from service.http.front import Front
 from service.http.routes import admin, debug, jobs, models, probes, transcriptions
 from service.http.routes.pages import page_router
 from service.http.telemetry import Telemetry, note_error
@@ -34,12 +35,11 @@ _READABLE_HEADERS = (
 )
 
 
-def create_app(front: Front, backend: Backend | None) -> FastAPI:
+def create_app(front: Front) -> FastAPI:
     """Return the application of the main process, or of a worker.
 
     Args:
-        front: what the routes of transcriptions use.
-        backend: what all other routes use; None for a worker, which has no other routes.
+        front: what the routes of transcriptions use. Without a core of its own, as in a worker, there are no others.
     """
     app = FastAPI(
         title="Steno",
@@ -53,8 +53,8 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
     app.state.front = front
     # The framework tries the routes in this order, so the most requested ones come first.
     app.include_router(transcriptions.router)
-    if backend is not None:
-        app.state.backend = backend
+    if isinstance(front.core, LocalCore):
+        app.state.core = front.core
         for router in (probes.router, jobs.router, models.router, admin.router, debug.router, page_router()):
             app.include_router(router)
     app.add_middleware(HeadAsGet)

@@ -3,7 +3,7 @@
 `LocalCore` is that of this process. An HTTP process of its own has another one (service/workers/remote.py).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,9 +12,13 @@ from service.demand import Demand
 from service.dispatch.admission import Admission, Gate
 from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.cut_recording import CutRecording
-from service.dispatch.dispatcher import Answer
+from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.recordings import Options, Recordings
+from service.http.keys.access import Access
 from service.http.keys.allowance import Allowance
+from service.jobs.jobs import Jobs
+from service.readiness import Readiness
+from service.residency import Residency
 
 
 class Core(Protocol):
@@ -35,11 +39,8 @@ class Core(Protocol):
     def hold_model(self, name: str) -> AbstractAsyncContextManager[ServedModel | None]:
         """Hold a model, after loading it if needed; None if there is none of this name; see `Demand.get_or_load`."""
 
-    def use_key(self, allowance: Allowance) -> AbstractAsyncContextManager[None]:
-        """Count a request in the limits of its key; see `Allowance.enter`."""
-
-    def use_audio(self, allowance: Allowance, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Count a recording in the limits of its key; see `Allowance.audio`."""
+    def use_key(self, allowance: Allowance, seconds: float | None = None) -> AbstractAsyncContextManager[None]:
+        """Count a request in the limits of its key, or the seconds of a recording; see `Allowance`."""
 
     def transcribe(self, recording: CutRecording, options: Options) -> AsyncGenerator[Answer, None]:
         """Return the answers of a recording's parts; see `Recordings.transcribe`."""
@@ -47,12 +48,39 @@ class Core(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalCore:
-    """The core of a service whose dispatcher is in this process."""
+    """The core of the process with the dispatcher; all routes that only this process has find it as `app.state.core`.
 
-    gate: Admission
-    catalog: Catalog
-    demand: Demand
+    Attributes:
+        dispatcher: the dispatcher.
+        recordings: transcribes recordings.
+        demand: loads models on demand.
+        residency: loads and unloads models.
+        readiness: says whether the service is ready.
+        access: the API keys, with what is left of their limits.
+        admin_access: the admin keys.
+        jobs: the jobs; None if no folder is set for them.
+        exposition: returns the metrics of all processes, in Prometheus' text format.
+    """
+
+    dispatcher: Dispatcher
     recordings: Recordings
+    demand: Demand
+    residency: Residency
+    readiness: Readiness
+    access: Access
+    admin_access: Access
+    jobs: Jobs | None
+    exposition: Callable[[], Awaitable[bytes]]
+
+    @property
+    def gate(self) -> Admission:
+        """Gate 1."""
+        return self.dispatcher.admission
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models."""
+        return self.dispatcher.catalog
 
     @property
     def loads_on_demand(self) -> bool:
@@ -66,15 +94,9 @@ class LocalCore:
             yield await self.demand.get_or_load(name, held)
 
     @asynccontextmanager
-    async def use_key(self, allowance: Allowance) -> AsyncIterator[None]:
-        """Count a request in the limits of its key."""
-        with allowance.enter(self.gate.retry_after):
-            yield
-
-    @asynccontextmanager
-    async def use_audio(self, allowance: Allowance, seconds: float) -> AsyncIterator[None]:
-        """Count a recording in the limits of its key."""
-        with allowance.audio(seconds):
+    async def use_key(self, allowance: Allowance, seconds: float | None = None) -> AsyncIterator[None]:
+        """Count a request in the limits of its key, or the seconds of a recording."""
+        with allowance.enter(self.gate.retry_after) if seconds is None else allowance.audio(seconds):
             yield
 
     def transcribe(self, recording: CutRecording, options: Options) -> AsyncGenerator[Answer, None]:

@@ -1,16 +1,15 @@
-"""The parts of the service that the routes use: `Front` for transcripts, `Backend` for all else."""
+"""What answers requests for transcripts in a process: `Front`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
-from service.demand import Demand, DemandError
+from service.demand import DemandError
 from service.dispatch.catalog import ServedModel
-from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.grammars import Grammars
@@ -20,12 +19,9 @@ from service.http.errors import RequestError
 from service.http.keys.access import Access
 from service.http.transcription.intake import Intake
 from service.http.transcription.loaded_model import LoadedModel
-from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.phrase_file import PhraseFile
-from service.readiness import Readiness
-from service.residency import Residency
 from service.settings import Settings
 from service.tracing import PassingOn, Tracer
 
@@ -159,26 +155,3 @@ class Front:
                 param="model",
             )
         return model
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The parts behind all other routes; only the process with the dispatcher has them, as `request.app.state.backend`.
-
-    Attributes:
-        dispatcher: the dispatcher.
-        readiness: says whether the service is ready.
-        admin_access: the admin keys.
-        residency: loads and unloads models.
-        demand: loads models on demand.
-        jobs: the jobs; None if no folder is set for them.
-        exposition: returns the metrics of all processes, in Prometheus' text format.
-    """
-
-    dispatcher: Dispatcher
-    readiness: Readiness
-    admin_access: Access
-    residency: Residency
-    demand: Demand
-    jobs: Jobs | None
-    exposition: Callable[[], Awaitable[bytes]]

@@ -111,7 +111,7 @@ class _Worker:
         settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, version("steno"))
         with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front, None), partial(self._send_descriptor, RELAYED))
+            app = WorkerApp(create_app(front), partial(self._send_descriptor, RELAYED))
             connections = SharedConnectionCounts(self._shared)
             web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
             garbage.take_over()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -130,16 +130,9 @@ class RemoteCore:
             return True
         return not hold.granted.exception() and self.catalog.find(hold.granted.result() or "") is not None
 
-    def use_key(self, allowance: Allowance) -> AbstractAsyncContextManager[None]:
-        """Count a request in the limits of its key."""
-        return self._use(allowance, None)
-
-    def use_audio(self, allowance: Allowance, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Count a recording in the limits of its key."""
-        return self._use(allowance, seconds)
-
     @asynccontextmanager
-    async def _use(self, allowance: Allowance, seconds: float | None) -> AsyncIterator[None]:
+    async def use_key(self, allowance: Allowance, seconds: float | None = None) -> AsyncIterator[None]:
+        """Count a request in the limits of its key, or the seconds of a recording."""
         if allowance.name is None or allowance.limits == _NO_LIMITS:
             yield
             return

@@ -5,13 +5,11 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from service.demand import DemandError
 from service.dispatch.errors import DispatchError, OverloadedError, RefusedError
 from service.http.core import LocalCore
 from service.http.errors import RequestError, shortage_of
-from service.http.keys.access import Access
 from service.shared_audio import ArenaView
 from service.tracing import Trace, Traceparent, under
 from service.workers.handed_over import HandedOver
@@ -38,26 +36,12 @@ _EXPECTED = (DispatchError, DemandError, RequestError)
 log = logging.getLogger("steno.workers")
 
 
-@dataclass(frozen=True, slots=True)
-class MainProcess:
-    """What workers use of the main process.
-
-    Attributes:
-        core: the dispatcher's side of the service.
-        access: the keys, with what is left of their limits.
-        relay: answers the requests that workers pass on.
-    """
-
-    core: LocalCore
-    access: Access
-    relay: RelayServer
-
-
 class Session:
     """Serves one worker.
 
     Args:
-        main: what the worker uses.
+        core: the dispatcher's side of the service.
+        relay: answers the requests that the worker passes on.
         memory: descriptor of the worker's arena.
         send: sends a message to the worker.
 
@@ -67,8 +51,9 @@ class Session:
         metrics: its metrics.
     """
 
-    def __init__(self, main: MainProcess, memory: int, send: Callable[[ToWorker], None]) -> None:
-        self._main = main
+    def __init__(self, core: LocalCore, relay: RelayServer, memory: int, send: Callable[[ToWorker], None]) -> None:
+        self._core = core
+        self._relay = relay
         self._memory = ArenaView(memory)
         self._send = send
         self._loop = asyncio.get_running_loop()
@@ -106,7 +91,7 @@ class Session:
         """Take what the worker sent; None is what this process had no room for."""
         if number == RELAYED:
             if descriptor is not None:  # else the other end of the connection is closed now
-                self._main.relay.take(descriptor)
+                self._relay.take(descriptor)
         elif recording := self._recordings.get(number):
             recording.take_file(descriptor)
         elif number in self._unwanted_files:
@@ -152,7 +137,7 @@ class Session:
             is_whole=message.is_whole,
             item=message.item,
             memory=self._memory,
-            threads=self._main.core.recordings.threads,
+            threads=self._core.recordings.threads,
         )
         if message.call in self._early_files:
             recording.take_file(self._early_files.pop(message.call))
@@ -161,22 +146,21 @@ class Session:
     async def _transcribe(self, message: Transcribe, recording: HandedOver) -> None:
         parent = None if message.traceparent is None else Traceparent.parse(message.traceparent)
         with under(None if parent is None else Trace(parent, 0)):
-            async with aclosing(self._main.core.recordings.transcribe(recording, message.options)) as answers:
+            async with aclosing(self._core.recordings.transcribe(recording, message.options)) as answers:
                 async for answer in answers:
                     self._send(Answered(message.call, answer))
         self._send(Ended(message.call))
 
     async def _use_key(self, message: UseKey) -> None:
-        allowance, core = self._main.access.allowance(message.name), self._main.core
-        used = core.use_key(allowance) if message.seconds is None else core.use_audio(allowance, message.seconds)
+        allowance = self._core.access.allowance(message.name)
         try:
-            async with used:
+            async with self._core.use_key(allowance, message.seconds):
                 await self._until_end(Granted(message.call, levels=allowance.levels))
         except RequestError as error:
             self._send(Ended(message.call, failure_of(error), allowance.levels))
 
     async def _hold_model(self, message: HoldModel) -> None:
-        async with self._main.core.hold_model(message.name) as model:
+        async with self._core.hold_model(message.name) as model:
             await self._until_end(Granted(message.call, None if model is None else model.id))
         self._send(Ended(message.call))
 

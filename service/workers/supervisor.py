@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.channel import Channel
+from service.http.core import LocalCore
 from service.http.opening import CLOSE_SECONDS
 from service.keys import Key
 from service.metrics import Metrics
@@ -18,7 +19,8 @@ from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
 from service.workers.descriptors import DescriptorReceiver
 from service.workers.protocol import Finish, FromWorker, ModelEntry, Start, State, ToWorker, from_worker
-from service.workers.session import MainProcess, Session
+from service.workers.relay import RelayServer
+from service.workers.session import Session
 from service.workers.shared_counts import SharedCounts
 from service.workers.totals import Totals
 
@@ -76,28 +78,30 @@ class WorkerSupervisor:
         self._finishing = asyncio.Event()
         self._was_listening = False  # whether any worker ever answered connections
         self._published = asyncio.Event()  # set whenever the state of the queue was published
-        self._main: MainProcess | None = None
+        self._core: LocalCore
+        self._relay: RelayServer | None = None  # while it runs
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers."""
         return [worker.process.pid for worker in self._workers.values()]
 
-    async def run(self, listener: socket.socket, main: MainProcess) -> None:
+    async def run(self, listener: socket.socket, core: LocalCore, relay: RelayServer) -> None:
         """Keep the workers running until `finish`.
 
         Args:
             listener: the socket on which they accept connections.
-            main: what they use of this process.
+            core: the dispatcher's side of the service.
+            relay: answers the requests that they pass on.
 
         Raises:
             WorkerStartError: if a worker fails to start before any has answered connections, or again and again while
                 no other answers. While others answer, the service goes on with fewer.
         """
-        self._main = main
-        main.core.catalog.on_change = self._models_changed
+        self._core, self._relay = core, relay
+        core.catalog.on_change = self._models_changed
         watching = asyncio.create_task(self._watch())
-        keeping = [asyncio.create_task(self._keep_running(row, listener, main)) for row in range(1, self._processes)]
+        keeping = [asyncio.create_task(self._keep_running(row, listener)) for row in range(1, self._processes)]
         try:
             await asyncio.gather(*keeping)
         finally:
@@ -114,8 +118,8 @@ class WorkerSupervisor:
         self._finishing.set()
         self._send(Finish())
         loop = asyncio.get_running_loop()
-        if self._main is not None:
-            loop.call_later(CLOSE_SECONDS, self._main.relay.cancel)
+        if self._relay is not None:
+            loop.call_later(CLOSE_SECONDS, self._relay.cancel)
         loop.call_later(_FINISH_SECONDS, self._kill)
 
     def _kill(self) -> None:
@@ -129,8 +133,7 @@ class WorkerSupervisor:
 
     def publish(self) -> None:
         """Tell all gates the state of the queue."""
-        assert self._main is not None
-        self.counts.publish(self._main.core.gate.outlook())
+        self.counts.publish(self._core.gate.outlook())
 
     def replace_keys(self, keys: Sequence[Key]) -> None:
         """Tell all workers the keys."""
@@ -142,10 +145,10 @@ class WorkerSupervisor:
         snapshots = [worker.session.metrics for worker in self._workers.values()]
         return await asyncio.to_thread(self._totals.exposition(snapshots))
 
-    async def _keep_running(self, row: int, listener: socket.socket, main: MainProcess) -> None:
+    async def _keep_running(self, row: int, listener: socket.socket) -> None:
         restarts = Restarts(self._finishing)
         while not self._finishing.is_set():
-            failure = await self._run_one(row, listener, main, restarts)
+            failure = await self._run_one(row, listener, restarts)
             restarts.note(has_failed=failure is not None)
             if self._finishing.is_set():
                 return
@@ -153,10 +156,10 @@ class WorkerSupervisor:
                 raise WorkerStartError(failure)
             await restarts.pause()
 
-    async def _run_one(self, row: int, listener: socket.socket, main: MainProcess, restarts: Restarts) -> str | None:
+    async def _run_one(self, row: int, listener: socket.socket, restarts: Restarts) -> str | None:
         """Run a worker until it is gone; return why it never answered connections; None if it did, or had no room."""
         try:
-            worker = await self._start(row, listener, main)
+            worker = await self._start(row, listener)
         except OSError as error:
             if not self._was_listening:
                 return f"no HTTP process can be started: {error}"
@@ -188,7 +191,7 @@ class WorkerSupervisor:
         """Number of workers that answer connections."""
         return sum(worker.session.is_listening for worker in self._workers.values())
 
-    async def _start(self, row: int, listener: socket.socket, main: MainProcess) -> _RunningWorker:
+    async def _start(self, row: int, listener: socket.socket) -> _RunningWorker:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
@@ -199,7 +202,8 @@ class WorkerSupervisor:
             }
             async with started([sys.executable, "-P", "-m", _MODULE], inherited) as child:
                 channel = Channel(from_worker)
-                session = Session(main, child.memory, channel.send)
+                assert self._relay is not None
+                session = Session(self._core, self._relay, child.memory, channel.send)
                 await channel.open(child.connection, session.handle)
             if_it_fails.pop_all()
         descriptors = DescriptorReceiver(ours, session.take_descriptor)
@@ -246,7 +250,6 @@ class WorkerSupervisor:
         self._send(self._state())
 
     def _state(self) -> State:
-        assert self._main is not None
         fields = ModelEntry.__struct_fields__
-        models = [ModelEntry(*(getattr(model, name) for name in fields)) for model in self._main.core.catalog]
+        models = [ModelEntry(*(getattr(model, name) for name in fields)) for model in self._core.catalog]
         return State(models, list(self._keys))

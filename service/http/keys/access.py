@@ -18,7 +18,8 @@ from service.http.transcription import schemas
 from service.keys import Key, KeyLimits, digest
 
 if TYPE_CHECKING:
-    from service.http.front import Backend, Front
+    from service.http.core import LocalCore
+    from service.http.front import Front
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 
@@ -132,10 +133,10 @@ class _AdminKey(HTTPBearer):
             RequestError: if it is missing or wrong, or the operator has set none.
         """
         front: Front = request.app.state.front
-        backend: Backend = request.app.state.backend
+        core: LocalCore = request.app.state.core
         if not front.settings.admin_keys:
             raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
-        request.state.record.caller = backend.admin_access.authorize(request.headers)
+        request.state.record.caller = core.admin_access.authorize(request.headers)
 
 
 KEY = Depends(_Key(scheme_name="Key", description="A key, if the operator has set any."))

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
+from service.http.core import LocalCore
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.front import Backend
 from service.http.keys.access import ADMIN_KEY
 from service.http.transcription import schemas
 from service.settings import model_entry
@@ -66,7 +66,7 @@ class NewModel(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelStates:
     """List the models, with those that are being loaded or unloaded."""
-    return ModelStates(data=[_state(model) for model in _backend(request).dispatcher.catalog.served])
+    return ModelStates(data=[_state(model) for model in _core(request).catalog.served])
 
 
 async def _new_model(request: Request) -> NewModel:
@@ -102,7 +102,7 @@ async def load_model(request: Request, new: Annotated[NewModel, Depends(_new_mod
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
-        return _state(await _backend(request).residency.load_for_operator(model, checkpoint))
+        return _state(await _core(request).residency.load_for_operator(model, checkpoint))
     except KeyError:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
@@ -117,20 +117,20 @@ async def load_model(request: Request, new: Annotated[NewModel, Depends(_new_mod
 @router.delete("/{model:path}")
 async def unload_model(request: Request, model: str) -> JSONResponse:
     """Unload a model when its requests under way are answered; answers when its memory is free."""
-    backend = _backend(request)
-    catalog = backend.dispatcher.catalog
+    core = _core(request)
+    catalog = core.catalog
     if model not in catalog or catalog[model].identifies:
         raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
-        await backend.residency.unload(model)
+        await core.residency.unload(model)
     except KeyError:
         raise RequestError(f"The model {model!r} is being loaded or unloaded.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})
 
 
-def _backend(request: Request) -> Backend:
-    backend: Backend = request.app.state.backend
-    return backend
+def _core(request: Request) -> LocalCore:
+    core: LocalCore = request.app.state.core
+    return core
 
 
 def _state(model: ServedModel) -> ModelState:

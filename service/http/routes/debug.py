@@ -9,7 +9,7 @@ from service.http.keys.access import ADMIN_KEY
 from service.http.transcription import schemas
 
 if TYPE_CHECKING:
-    from service.http.front import Backend
+    from service.http.core import LocalCore
 
 router = APIRouter(prefix="/debug", dependencies=[ADMIN_KEY])
 
@@ -51,6 +51,6 @@ class BatchPage(BaseModel):
 @router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "No admin key, or wrong limit."}})
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
     """List the last batches, newest first."""
-    backend: Backend = request.app.state.backend
-    entries = [BatchCard(**entry.described()) for entry in backend.dispatcher.recent]
+    core: LocalCore = request.app.state.core
+    entries = [BatchCard(**entry.described()) for entry in core.dispatcher.recent]
     return Batches(data=entries[: page.limit])

@@ -322,7 +322,7 @@ def _failed(error: Exception) -> JobResult:
 
 
 def _jobs(request: Request) -> Jobs:
-    jobs: Jobs | None = request.app.state.backend.jobs
+    jobs: Jobs | None = request.app.state.core.jobs
     if jobs is None:
         message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
         raise RequestError(message, code=ErrorCode.JOBS_DISABLED)

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
-from service.http.front import Backend, Front
+from service.http.core import LocalCore
+from service.http.front import Front
 from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
 from service.http.transcription.loaded_model import LoadedModel
@@ -90,24 +91,24 @@ class ModelList(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelList:
     """List the models and their abilities; of a model that is not loaded, only the name."""
-    front, backend = _state(request)
-    cards = {model.id: _card(front, model) for model in backend.dispatcher.catalog.served if not model.is_leaving}
-    absent = [_absent_card(front, model) for model in await backend.demand.ids() if model not in cards]
+    front, core = _state(request)
+    cards = {model.id: _card(front, model) for model in core.catalog.served if not model.is_leaving}
+    absent = [_absent_card(front, model) for model in await core.demand.ids() if model not in cards]
     return ModelList(data=[*cards.values(), *absent])
 
 
 @router.get("/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
-    front, backend = _state(request)
-    if backend.dispatcher.catalog.find(name) is None and await backend.demand.may_load(name):
+    front, core = _state(request)
+    if core.catalog.find(name) is None and await core.demand.may_load(name):
         return _absent_card(front, name)
     return _card(front, front.find_model(name))
 
 
-def _state(request: Request) -> tuple[Front, Backend]:
+def _state(request: Request) -> tuple[Front, LocalCore]:
     state = request.app.state
-    return state.front, state.backend
+    return state.front, state.core
 
 
 def _card(front: Front, model: ServedModel) -> ModelCard:

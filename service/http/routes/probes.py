@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 if TYPE_CHECKING:
-    from service.http.front import Backend
+    from service.http.core import LocalCore
 
 router = APIRouter()
 
@@ -23,15 +23,15 @@ async def readyz(request: Request) -> JSONResponse:
 
     All models of the configuration must have been loaded; those that are loaded later do not count.
     """
-    backend: Backend = request.app.state.backend
-    models = {model.id: "ready" if model.ready else "loading" for model in backend.dispatcher.catalog}
-    status = backend.readiness.check()
+    core: LocalCore = request.app.state.core
+    models = {model.id: "ready" if model.ready else "loading" for model in core.catalog}
+    status = core.readiness.check()
     return JSONResponse({"status": status, "models": models}, 200 if status == "ready" else 503)
 
 
 @router.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
     """Export the metrics, for Prometheus."""
-    backend: Backend = request.app.state.backend
-    backend.dispatcher.update_gauges()
-    return Response(await backend.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    core: LocalCore = request.app.state.core
+    core.dispatcher.update_gauges()
+    return Response(await core.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")

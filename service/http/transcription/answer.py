@@ -106,7 +106,7 @@ async def answer(
         cut = _cut(front, options, recording)
         sides = [_Side(None, cut, answers(cut), tags=options.language_tags)]
     items = [side.items() for side in sides]
-    async with front.core.use_audio(allowance, record.audio_seconds):
+    async with front.core.use_key(allowance, record.audio_seconds):
         pieces = items[0] if len(items) == 1 else in_order(items)
         awaited = await Items.begin(pieces, record, HEARTBEAT_SECONDS if fields.stream else None)
         resources.push_async_callback(awaited.aclose)

@@ -13,7 +13,7 @@ from service.http.core import LocalCore
 from service.http.keys.access import Access
 from service.keys import Key, KeyLimits
 from service.shared_audio import Arena, shared_file
-from service.workers.session import MainProcess, Session
+from service.workers.session import Session
 from tests.service.dispatch.fake_engine import READY, FakeEngine, dispatcher
 
 LIMITS = KeyLimits(max_requests=1, requests_per_minute=2)
@@ -41,11 +41,14 @@ def session() -> Iterator[SimpleNamespace]:
             dispatching, engine = dispatcher(), FakeEngine()
             dispatching.engine_ready(engine, READY)
             core = LocalCore(
-                *(dispatching.admission, dispatching.catalog, Demand(dispatching.catalog)),
-                Recordings(dispatching, threads),
+                *(dispatching, Recordings(dispatching, threads), Demand(dispatching.catalog)),
+                *(None, None),  # what loads models, and says whether it is ready
+                access=Access([Key("alice", "0" * 64, LIMITS)], is_open=False),
+                admin_access=Access([], is_open=False),
+                jobs=None,
+                exposition=None,
             )
-            access = Access([Key("alice", "0" * 64, LIMITS)], is_open=False)
-            ours = Session(MainProcess(core, access, None), memory, sent.append)
+            ours = Session(core, None, memory, sent.append)
             yield SimpleNamespace(
                 session=ours, sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory)
             )

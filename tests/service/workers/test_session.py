@@ -127,7 +127,7 @@ def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
 
         assert not on.dispatcher.admission.backlog.entries
         assert on.dispatcher.catalog["m"].users == 0
-        allowance = on.session._main.access.allowance("alice")
+        allowance = on.core.access.allowance("alice")
         assert allowance.under_way == 0
         assert allowance.levels == (pytest.approx(2, abs=0.1), None)  # its request came to nothing
 
@@ -178,7 +178,7 @@ def test_grants_are_given_back_once_and_limits_refuse():
         await settle()
         assert {message.call for message in on.sent[4:]} == {1, 2, 3}
         assert on.dispatcher.catalog["m"].users == 0
-        assert on.session._main.access.allowance("alice").levels == (pytest.approx(2, abs=0.1), None)
+        assert on.core.access.allowance("alice").levels == (pytest.approx(2, abs=0.1), None)
         await on.session.close()
 
     run(scenario)
