@@ -8,7 +8,8 @@ all have duration 0: in both, a blank advances by at least one frame.
 import torch
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from models.search.decision import confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.result import SearchResult
@@ -17,7 +18,7 @@ from models.search.state import Labels, TransducerState
 
 @torch.no_grad()
 def label_looping(
-    encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int
+    encoded: Tensor, lengths: Tensor, predictor: AnyPredictor, joint: Joint, max_symbols: int
 ) -> SearchResult:
     """Search a batch; a row's result does not depend on the rest of its batch.
 
@@ -47,7 +48,7 @@ class _LabelLooping:
     It selects rows by index: one that is done, or waits with its label for the others, costs nothing.
     """
 
-    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint) -> None:
+    def __init__(self, projected: Tensor, predictor: AnyPredictor, joint: Joint) -> None:
         self.projected = projected
         self.predictor = predictor
         self.joint = joint

@@ -212,11 +212,13 @@ class TransducerConfig:
 
     Attributes:
         predictor_width: width of the label embedding and of the LSTM.
-        predictor_layers: LSTM layers.
+        predictor_layers: LSTM layers; 0 of a stateless predictor.
         joint_width: width of the sum of frames and predictions.
         activation: the activation after the sum.
         durations: frames that a TDT may advance by, in the order of its outputs; empty for an RNN-T.
         max_symbols: most labels in one frame.
+        predictor_context: how many labels a stateless predictor reads; None: the predictor is an LSTM.
+        is_predictor_normalized: whether the output of a stateless predictor has mean 0 and variance 1.
     """
 
     predictor_width: int
@@ -225,6 +227,8 @@ class TransducerConfig:
     activation: JointActivation
     durations: tuple[int, ...]
     max_symbols: int
+    predictor_context: int | None = None
+    is_predictor_normalized: bool = False
 
 
 MAX_BEAM = 32

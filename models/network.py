@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from models.config import ConformerConfig, EncoderConfig, IdentifierConfig, ModelConfig
+from models.config import ConformerConfig, EncoderConfig, IdentifierConfig, ModelConfig, TransducerConfig
 from models.device.cpu import can_pack
 from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.device.quantized_linear import QuantizedLinear, is_worth_quantizing
@@ -17,6 +17,7 @@ from models.heads.attention_decoder import AttentionDecoder, DecoderLayer
 from models.heads.ctc import CTCHead
 from models.heads.language import LanguageHead
 from models.heads.language_prompt import LanguagePrompt
+from models.heads.stateless import AnyPredictor, StatelessPredictor
 from models.heads.transducer import Joint, Predictor
 
 
@@ -31,10 +32,10 @@ class Network(nn.Module):
         prompts = config.language_prompts
         self.prompt = LanguagePrompt(width, prompts.size) if prompts else None
         self.ctc = CTCHead(width, labels) if config.ctc else None
-        self.predictor: Predictor | None = None
+        self.predictor: AnyPredictor | None = None
         self.joint: Joint | None = None
         if transducer:
-            self.predictor = Predictor(labels, transducer.predictor_width, transducer.predictor_layers)
+            self.predictor = _predictor(labels, transducer)
             self.joint = Joint(
                 width,
                 transducer.predictor_width,
@@ -122,3 +123,10 @@ def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | Jasper
     if isinstance(config, ConformerConfig):
         return ConformerEncoder(config, dropout)
     return JasperEncoder(config, dropout)
+
+
+def _predictor(labels: int, config: TransducerConfig) -> AnyPredictor:
+    width, context = config.predictor_width, config.predictor_context
+    if context is None:
+        return Predictor(labels, width, config.predictor_layers)
+    return StatelessPredictor(labels, width, context, is_normalized=config.is_predictor_normalized)

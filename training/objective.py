@@ -8,7 +8,8 @@ from torch.nn.functional import cross_entropy, ctc_loss, log_softmax
 
 from models.encoders.masking import valid_positions
 from models.heads.attention_decoder import AttentionDecoder
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from training.batch import Batch
 from training.losses.transducer import transducer_loss
 from training.recipe import Objective
@@ -148,7 +149,7 @@ def ctc_objective(
 
 
 def transducer_objective(
-    predictor: Predictor,
+    predictor: AnyPredictor,
     joint: Joint,
     encoded: Tensor,
     lengths: Tensor,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from models.search.decision import PHRASE_SCALE, confidence
 from models.search.label_masks import LabelMasks
 from models.search.phrases import BatchPhrases
@@ -28,7 +29,7 @@ _LABELS_RATED_AT_ONCE = 256
 def flat(
     encoded: Tensor,
     lengths: Tensor,
-    predictor: Predictor,
+    predictor: AnyPredictor,
     joint: Joint,
     max_symbols: int,
     masks: LabelMasks | None = None,
@@ -100,7 +101,7 @@ class _Flat:
     def __init__(
         self,
         projected: Tensor,
-        predictor: Predictor,
+        predictor: AnyPredictor,
         joint: Joint,
         max_symbols: int,
         masks: LabelMasks | None,

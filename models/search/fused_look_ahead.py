@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint, Predictor
 from models.search.fused_joint import JointKernel, WalkKernel
 from models.search.fused_predictor import PredictorKernels
@@ -18,8 +19,9 @@ class FusedLookAhead:
     """
 
     def __init__(
-        self, projected: Tensor, predictor: Predictor, joint: Joint, window: int, masks: LabelMasks | None = None
+        self, projected: Tensor, predictor: AnyPredictor, joint: Joint, window: int, masks: LabelMasks | None = None
     ) -> None:
+        assert isinstance(predictor, Predictor), "its kernels compute an LSTM"
         self.projected = projected
         rows = projected.size(0)
         self._score = JointKernel(joint, rows, window, masks)

@@ -14,6 +14,7 @@ from models.device.fast_paths import FAST_PATHS, FastPath
 from models.device.memory import is_out_of_memory
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
+from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
 from models.search.drivers.graph import GraphDriver
@@ -38,7 +39,7 @@ class Form(Protocol):
         """Do two steps."""
 
 
-NewForm = Callable[[Tensor, Predictor, Joint, int, LabelMasks | None], Form]
+NewForm = Callable[[Tensor, AnyPredictor, Joint, int, LabelMasks | None], Form]
 
 
 class GraphedLookAhead:
@@ -49,7 +50,7 @@ class GraphedLookAhead:
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: AnyPredictor,
         joint: Joint,
         max_symbols: int,
         *,
@@ -72,6 +73,7 @@ class GraphedLookAhead:
         self._max_symbols = max_symbols
         weight = joint.output.weight
         self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
+        self.fused &= isinstance(predictor, Predictor)  # its kernels compute an LSTM
         self._compared: set[tuple[FastPath, bool]] = set()
         self._loops = loops
         self._window = window
@@ -186,7 +188,7 @@ class _Prepared:
         self,
         form: NewForm,
         largest: Tensor,
-        predictor: Predictor,
+        predictor: AnyPredictor,
         joint: Joint,
         max_symbols: int,
         *,

@@ -11,7 +11,8 @@ A step has no branch on data and allocates no shape that depends on data, so a C
 import torch
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from models.search.decision import PHRASE_SCALE, confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.label_masks import LabelMasks
@@ -35,7 +36,7 @@ def window_of(rows: int) -> int:
 def look_ahead(
     encoded: Tensor,
     lengths: Tensor,
-    predictor: Predictor,
+    predictor: AnyPredictor,
     joint: Joint,
     max_symbols: int,
     masks: LabelMasks | None = None,
@@ -76,7 +77,7 @@ class LookAhead:
     def __init__(
         self,
         projected: Tensor,
-        predictor: Predictor,
+        predictor: AnyPredictor,
         joint: Joint,
         window: int,
         masks: LabelMasks | None = None,

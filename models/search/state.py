@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from models.search.result import SearchResult
 
 
@@ -51,7 +52,7 @@ class TransducerState:
         confidence: their probabilities, float32, in the same shape.
     """
 
-    def __init__(self, lengths: Tensor, frames: int, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
+    def __init__(self, lengths: Tensor, frames: int, predictor: AnyPredictor, joint: Joint, max_symbols: int) -> None:
         """Allocate the state, and advance the predictor by the start symbol.
 
         Raises:

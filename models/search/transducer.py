@@ -8,7 +8,8 @@ decide is in ``decision.py``, and what a row remembers from step to step in ``st
 import torch
 from torch import Tensor
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.stateless import AnyPredictor
+from models.heads.transducer import Joint
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
@@ -16,7 +17,7 @@ from models.search.phrases import BatchPhrases
 from models.search.result import ChosenSearch, FetchedResult
 
 
-def transducer_search(predictor: Predictor, joint: Joint, max_symbols: int, device: torch.device) -> ChosenSearch:
+def transducer_search(predictor: AnyPredictor, joint: Joint, max_symbols: int, device: torch.device) -> ChosenSearch:
     """Return the search of a transducer on a device; ``max_symbols`` is the most labels of a frame."""
     if device.type == "cpu":
 

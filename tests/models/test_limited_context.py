@@ -20,6 +20,7 @@ RUNS = [
     ("limited-conformer-ctc", None, None),
     ("streaming-eou-rnnt", None, None),
     ("unified-rnnt", None, None),
+    ("stateless-tdt", None, None),
     *(("streaming-hybrid", context, None) for context in (None, "70,6", "70,1", "70,0")),
     *(("streaming-multi-rnnt", context, None) for context in (None, "70,6", "70,1", "70,0")),
     *(("streaming-small-rnnt", context, None) for context in (None, "28,1", "28,0", "28,13")),

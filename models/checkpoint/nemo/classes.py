@@ -9,7 +9,6 @@ from models.errors import UnsupportedValueError
 # What people call some classes that are not supported, for error messages.
 _KNOWN_FAMILIES = {
     "SqueezeformerEncoder": "Squeezeformer",
-    "StatelessTransducerDecoder": "a stateless predictor",
     "HATJoint": "a hybrid autoregressive transducer",
 }
 

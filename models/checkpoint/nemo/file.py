@@ -27,7 +27,7 @@ from models.checkpoint.nemo.names import (
 )
 from models.checkpoint.nemo.tensors import read_tensors
 from models.checkpoint.prompted import prompted
-from models.config import FeatureConfig
+from models.config import EncoderConfig, FeatureConfig
 from models.errors import (
     CheckpointError,
     UnreadableCheckpointError,
@@ -159,16 +159,16 @@ def _read_model(archive: Archive, config_file: str, weights_file: str, *, has_al
     wanted = Network.without_weights(config).state_dict()
     state = fit.take_network(wanted, partial(nemo_names, encoder=config.encoder))
     window, mel_bank = _front_end(fit, config.features)
-    _check_embeddings(fit, state)
+    _check_embeddings(fit, state, config.encoder)
     fit.finish(ignored=is_bookkeeping)
     return Checkpoint(config, tokenizer, state, window, mel_bank)
 
 
-def _check_embeddings(fit: Fit, state: Mapping[str, Tensor]) -> None:
+def _check_embeddings(fit: Fit, state: Mapping[str, Tensor], encoder: EncoderConfig) -> None:
     """Note an embedding that does not have the form that search needs."""
-    predictor = state.get("predictor.embedding.weight")
-    if predictor is not None and predictor[-1].any():
-        fit.note("decoder.prediction.embed.weight has a start symbol, its last row, that is not zero")
+    for name, embedding in state.items():
+        if name.startswith("predictor.embedding") and embedding[-1].any():
+            fit.note(f"{nemo_names(name, encoder)[0]} has a start symbol, its last row, that is not zero")
     for name, twin in TIED.items():
         tensor = fit.take((twin,), state[name].shape) if name in state else None
         if tensor is not None and not tensor.equal(state[name]):

@@ -1,12 +1,15 @@
 """Translating the heads of a NeMo configuration: CTC, and the predictor and joint of a transducer."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
 from models.config import JointActivation, TransducerConfig
 from models.errors import UnsupportedValueError
+
+_STATELESS = "StatelessTransducerDecoder"
+_MAX_CONTEXT = 16
 
 
 def check_ctc(section: Section, width: int) -> None:
@@ -31,34 +34,50 @@ def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
     defaults = root.section("model_defaults")
-    width, layers = _predictor(root.section("decoder"), defaults)
+    predictor = _predictor(root.section("decoder"), defaults)
     section = root.section("joint")
-    joint_width, activation = _joint(section, defaults, encoder_width, width)
+    joint_width, activation = _joint(section, defaults, encoder_width, predictor.width)
     search = transducer_decoding(root.section("decoding"))
     return TransducerConfig(
-        predictor_width=width,
-        predictor_layers=layers,
+        predictor_width=predictor.width,
+        predictor_layers=predictor.layers,
         joint_width=joint_width,
         activation=activation,
         durations=_durations(root, search.durations),
         max_symbols=search.max_symbols,
+        predictor_context=predictor.context,
+        is_predictor_normalized=predictor.is_normalized,
     )
 
 
-def _predictor(section: Section, defaults: Section) -> tuple[int, int]:
-    """Return the width and the number of LSTM layers of the predictor."""
-    class_name(section, "_target_", ("RNNTDecoder",))
-    section.expect("normalization_mode", None)
+class _Predictor(NamedTuple):
+    """A predictor: an LSTM, or stateless with a context."""
+
+    width: int
+    layers: int
+    context: int | None = None
+    is_normalized: bool = False
+
+
+def _predictor(section: Section, defaults: Section) -> _Predictor:
+    is_stateless = class_name(section, "_target_", ("RNNTDecoder", _STATELESS)) == _STATELESS
+    section.expect("normalization_mode", None, *(("layer",) if is_stateless else ()))
     section.expect("blank_as_pad", True)
     section.ignore("prednet", "vocab_size", "vocabulary", "random_state_sampling")
-    section.refuse_the_rest_unless_off()
     network = section.section("prednet")
     width = network.integer("pred_hidden", defaults.get("pred_hidden"), high=2**14)
-    network.expect("rnn_hidden_size", None, -1, width)
     network.ignore("dropout", "t_max", "forget_gate_bias", "weights_init_scale", "hidden_hidden_bias_scale")
-    layers = network.integer("pred_rnn_layers", 1, high=16)
+    if is_stateless:
+        network.ignore("pred_rnn_layers", "rnn_hidden_size")
+        context = section.integer("context_size", 1, high=_MAX_CONTEXT)
+        network.require("pred_hidden", width >= 2 * context, f"at least two for each of the {context} labels it reads")
+        found = _Predictor(width, 0, context, section.get("normalization_mode") == "layer")
+    else:
+        network.expect("rnn_hidden_size", None, -1, width)
+        found = _Predictor(width, network.integer("pred_rnn_layers", 1, high=16))
+    section.refuse_the_rest_unless_off()
     network.refuse_the_rest_unless_off()
-    return width, layers
+    return found
 
 
 def _joint(

@@ -105,6 +105,8 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
     if name.startswith("attention_decoder.layers."):
         module, _, leaf = ".".join(parts[3:]).rpartition(".")
         return (f"transf_decoder._decoder.layers.{parts[2]}.{_DECODER_LAYER[module]}.{leaf}",)
+    if name.startswith("predictor.embeddings."):
+        return (f"decoder.prediction.embeds.{parts[2]}.{parts[3]}",)
     if name in _DECODER:
         return _DECODER[name]
     module, _, leaf = name.rpartition(".")

@@ -23,10 +23,12 @@ from models.errors import (
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
+from tests.conftest import FACTS
 from tests.models.checkpoint.nemo_files import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
+    all_members,
     archive,
     golden_document,
     golden_members,
@@ -503,3 +505,35 @@ def test_the_honest_parts_of_these_tests_make_a_checkpoint(path):
     members = with_config(golden_members(), golden_document()) | {WEIGHTS: saved(golden_tensors())}
 
     assert load_model(archive(path, members)).decoders == ("tdt", "ctc")
+
+
+@pytest.mark.facts("golden-streaming")
+@pytest.mark.parametrize(
+    ("name", "tensor", "told"),
+    [
+        ("decoder.prediction.embeds.1.weight", None, "decoder.prediction.embeds.1.weight [129, 12] is missing"),
+        (
+            "decoder.prediction.embeds.2.weight",
+            torch.ones(129, 12),
+            "'decoder.prediction.embeds.2.weight' [129, 12] is",
+        ),
+        ("decoder.prediction.embeds.0.weight", torch.ones(129, 24), "is [129, 24] but must be [129, 36]"),
+        (
+            "decoder.prediction.embeds.1.weight",
+            torch.ones(129, 12),
+            "embeds.1.weight has a start symbol, its last row,",
+        ),
+    ],
+)
+def test_tables_of_a_stateless_predictor_that_do_not_fit_are_named(path, name, tensor, told):
+    members = all_members(FACTS / "golden-streaming" / "stateless-tdt" / "model.nemo")
+    tensors = torch.load(BytesIO(members[WEIGHTS]), weights_only=True)
+    tensors.pop(name, None)
+    if tensor is not None:
+        tensors[name] = tensor
+
+    error = refusal(archive(path, members | {WEIGHTS: saved(tensors)}))
+
+    assert isinstance(error, TensorMismatchError)
+    assert told in str(error)
+    assert len(error.problems) == 1

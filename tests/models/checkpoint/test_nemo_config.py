@@ -68,7 +68,6 @@ REFUSED = [
     ("encoder.conv_norm_type", "group_norm4"),
     ("encoder.conv_kernel_size", 8),
     ("encoder.new_in_the_next_release", None),
-    ("decoder._target_", "nemo.collections.asr.modules.StatelessTransducerDecoder"),
     ("decoder.blank_as_pad", False),
     ("decoder.normalization_mode", "layer"),
     ("decoder.vocab_size", 127),
@@ -181,6 +180,44 @@ def test_more_of_them_or_with_weights_of_their_own_are_refused(key, value):
         parse_nemo_config(local_attention(**{key: value}))
 
     assert caught.value.key == f"encoder.{key}"
+
+
+def stateless(**changes):
+    document = golden_document()
+    document["decoder"] |= {"_target_": "nemo.collections.asr.modules.StatelessTransducerDecoder"} | changes
+    return document
+
+
+def test_a_stateless_predictor_has_a_context_and_may_be_normalized():
+    plain = parse_nemo_config(stateless(prednet={"pred_hidden": 48, "pred_rnn_layers": "any"})).config.transducer
+    normal = parse_nemo_config(stateless(context_size=2, normalization_mode="layer")).config.transducer
+
+    assert (plain.predictor_context, plain.is_predictor_normalized, plain.predictor_layers) == (1, False, 0)
+    assert (normal.predictor_context, normal.is_predictor_normalized, normal.predictor_width) == (2, True, 48)
+    assert parse_nemo_config(golden_document()).config.transducer.predictor_context is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"context_size": 0}, "decoder.context_size"),
+        ({"context_size": 17}, "decoder.context_size"),
+        ({"context_size": "2"}, "decoder.context_size"),
+        ({"context_size": None}, "decoder.context_size"),
+        ({"context_size": [2]}, "decoder.context_size"),
+        ({"normalization_mode": "batch"}, "decoder.normalization_mode"),
+        ({"blank_as_pad": False}, "decoder.blank_as_pad"),
+        ({"new_in_the_next_release": 1}, "decoder.new_in_the_next_release"),
+        ({"context_size": 8, "prednet": {"pred_hidden": 15}}, "decoder.prednet.pred_hidden"),
+        ({"prednet": {"pred_hidden": 48, "heads": 4}}, "decoder.prednet.heads"),
+    ],
+    ids=str,
+)
+def test_another_stateless_predictor_is_refused_by_name(changes, key):
+    with pytest.raises(UnsupportedValueError) as caught:
+        parse_nemo_config(stateless(**changes))
+
+    assert caught.value.key == key
 
 
 def test_a_family_that_is_not_supported_is_called_by_the_name_people_know():

@@ -2,6 +2,7 @@
 
 import torch
 
+from models.heads.stateless import StatelessPredictor
 from models.heads.transducer import Joint, Predictor
 from models.search.decision import PHRASE_SCALE
 
@@ -42,16 +43,20 @@ def greedy_alone(encoded, predictor, joint, max_symbols, phrases=None):
     return tokens, frames, durations, confidence
 
 
-def random_transducer(seed, *, durations=(), layers=1, blank_bias=0.0):
+def random_transducer(seed, *, durations=(), layers=1, blank_bias=0.0, context=None):
     """A small transducer that emits, waits and jumps.
 
-    In float64, so that another order of summation cannot turn a choice.
+    With a context the predictor is stateless. In float64, so that another order of summation cannot turn a choice.
     """
     torch.manual_seed(seed)
-    predictor = Predictor(vocabulary_size=4, width=5, layers=layers).double()
+    predictor = Predictor(vocabulary_size=4, width=5, layers=layers)
+    if context:
+        predictor = StatelessPredictor(4, 5, context, is_normalized=context == 2)
+    predictor = predictor.double()
     joint = Joint(6, 5, 7, vocabulary_size=4, durations=durations).double()
+    own = [] if context else [predictor.lstm.weight_ih_l0]
     with torch.no_grad():
-        for weight in (predictor.lstm.weight_ih_l0, joint.predictor_projection.weight, joint.output.weight):
+        for weight in (*own, joint.predictor_projection.weight, joint.output.weight):
             weight.mul_(4)
         joint.output.bias[joint.blank] += blank_bias
     return predictor, joint

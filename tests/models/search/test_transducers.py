@@ -58,6 +58,7 @@ def batches(draw):
         durations=draw(st.sampled_from(DURATIONS)),
         layers=draw(st.sampled_from([1, 2])),
         blank_bias=draw(st.sampled_from([-2.0, 0.0, 1.0, 2.0])),
+        context=draw(st.sampled_from([None, None, 1, 2])),
     )
     lengths = draw(st.lists(st.integers(0, 30), min_size=1, max_size=5))
     spare = draw(st.integers(0, 2))
