@@ -37,8 +37,9 @@ from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.probe import noise
 from training.ranks import Ranks, local_device, process_group
-from training.recipe import Objective, Precision, Recipe, Transducer
+from training.recipe import Objective, Precision, Recipe
 from training.recipe_file import read_recipe
+from training.recipe_shapes import Transducer
 from training.step import PartLosses
 from training.student import new_network, student_config
 

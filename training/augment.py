@@ -4,7 +4,7 @@ import numpy as np
 
 from audio.samples import Samples
 from training.codec import coded
-from training.recipe import Augmentation, Level, Noise, Reverberation
+from training.recipe_augmentation import Augmentation, Level, Noise, Reverberation
 
 # Range of c in noise whose power falls as frequency ** -c: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)

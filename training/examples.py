@@ -10,7 +10,7 @@ from audio.samples import Samples
 from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
-from training.recipe import Augmentation
+from training.recipe_augmentation import Augmentation
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END

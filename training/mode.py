@@ -2,8 +2,13 @@
 
 from typing import Literal
 
+from torch import nn
+
 from models.encoders.batch_norm import FrameBatchNorm
 from models.network import Network
+from training.adapters import is_adapter
+from training.errors import RecipeError
+from training.patterns import named_by
 from training.recipe import Recipe
 
 
@@ -13,33 +18,51 @@ class TrainingMode:
     Attributes:
         batch_norm: the statistics of batch norm: those of the batch, of all processes' batches, or the running ones,
             which then do not change.
-        frozen: whether the encoder is frozen.
+        frozen: whether the whole encoder is frozen.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.batch_norm: Literal["batch", "ranks", "running"] = recipe.batch_norm or (
             "running" if recipe.initial else "batch"
         )
-        self.frozen = recipe.freeze == "encoder"
+        self.frozen = False
+        self._patterns = recipe.freeze
+        self._still: list[nn.Module] = []
 
     def freeze(self, network: Network) -> None:
-        """Freeze weights; call it before an optimizer is made."""
-        if self.frozen:
-            network.encoder.requires_grad_(requires_grad=False)
+        """Freeze weights, but no adapter; call it before an optimizer is made.
+
+        Raises:
+            RecipeError: if a pattern matches no weight, or nothing is left to train.
+        """
+        weights = {name: weight for name, weight in network.named_parameters() if not is_adapter(name)}
+        for name in named_by(self._patterns or (), weights, "freeze"):
+            weights[name].requires_grad = False
+        if not any(weight.requires_grad for weight in network.parameters()):
+            raise RecipeError("freeze leaves nothing to train", "freeze")
+        self.frozen = _is_still(network.encoder)
+        if self._patterns:
+            self._still = [module for module in network.modules() if _is_still(module)]
 
     def apply(self, network: Network, *, is_silence: bool) -> None:
-        """Set training mode, except of a frozen encoder and of batch norm with running statistics.
+        """Set training mode, except of frozen modules and of batch norm with running statistics.
 
         Args:
             network: the network.
             is_silence: whether the next batch holds silence in place of clips; batch norm does not count it.
         """
         network.train()
-        if self.frozen:
-            network.encoder.eval()
+        for module in self._still:
+            module.eval()
         for module in network.modules():
             if isinstance(module, FrameBatchNorm):
                 module.over_ranks = self.batch_norm == "ranks"
                 module.is_silence = is_silence
                 if self.batch_norm == "running":
                     module.eval()
+
+
+def _is_still(module: nn.Module) -> bool:
+    """Return whether a module has weights, and all are frozen."""
+    weights = list(module.parameters())
+    return bool(weights) and not any(weight.requires_grad for weight in weights)

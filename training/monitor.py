@@ -14,7 +14,6 @@ from training.memory import peak_bytes
 from training.progress import Progress
 from training.run import Run
 from training.step import StepResult
-from training.student import of_the_model
 
 # A run ends after this number of batches in a row without a usable clip.
 _LOST_BATCHES = 10
@@ -117,10 +116,9 @@ class Monitor:
         run = self._run
         if not (self._journal and self._word_errors and run.recipe.dev):
             return
-        state = of_the_model(run.average.state)
         skipped: list[str] = []
         with self._progress.paused():
-            model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
+            model = transcribing(run.config, run.vocabulary, run.averaged, run.front_end, run.device)
             rates = word_error_rates(model, run.dev, self._word_errors, skipped.append)
         self._skipped.name(skipped)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}

@@ -25,13 +25,13 @@ class Muon(Optimizer):
     """Muon with Nesterov's momentum and decoupled weight decay.
 
     Args:
-        weights: matrices [out, in], or kernels of convolutions [out, in, 1].
+        groups: groups of matrices [out, in], or of kernels of convolutions [out, in, 1].
         lr: learning rate, comparable to AdamW's.
         weight_decay: times the learning rate, the share of the weights that a step removes.
     """
 
-    def __init__(self, weights: Iterable[nn.Parameter], lr: float, weight_decay: float) -> None:
-        super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay})
+    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, weight_decay: float) -> None:
+        super().__init__(list(groups), {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

@@ -1,13 +1,16 @@
 """Optimizers: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, with or without Muon for the encoder's matrices."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from training import recipe
+from training.errors import RecipeError
 from training.muon import Muon
 from training.novograd import NovoGrad
+from training.patterns import named_by
 
 # Tensors of a weight's size in the state of each optimizer.
 _MOMENTS: dict[type[Optimizer], int] = {AdamW: 2, NovoGrad: 1, Muon: 1}
@@ -60,26 +63,48 @@ class Optimizers:
 
 
 def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
-    """Return an optimizer of the network's weights; its learning rate is set at each step.
+    """Return an optimizer of the network's weights; its learning rate is set at each step, times a group's ``factor``.
 
     Norms and biases, also those of attention, are not decayed, because pulling them to zero gains nothing.
+
+    Raises:
+        RecipeError: if other rates are for weights that are not trained, or two for one weight.
     """
+    trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+    factors = _factors(trained, config.rates or ())
     matrices = encoder_matrices(network) if config.matrices == "muon" else {}
-    decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
-    for name, parameter in network.named_parameters():
-        if parameter.requires_grad and name not in matrices:
-            (kept if parameter.dim() == 1 or name.endswith("bias") else decayed).append(parameter)
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": kept, "weight_decay": 0.0}]
+    rest_of: dict[tuple[float, float], list[nn.Parameter]] = {}
+    matrices_of: dict[float, list[nn.Parameter]] = {}
+    for name, weight in trained.items():
+        factor = factors.get(name, 1.0)
+        if name in matrices:
+            matrices_of.setdefault(factor, []).append(weight)
+        else:
+            decay = 0.0 if weight.dim() == 1 or name.endswith("bias") else config.weight_decay
+            rest_of.setdefault((factor, decay), []).append(weight)
+    groups = [{"params": own, "weight_decay": decay, "factor": factor} for (factor, decay), own in rest_of.items()]
     betas = (config.betas[0], config.betas[1])
-    rest: Optimizer
-    if config.algorithm == "novograd":
-        rest = NovoGrad(groups, lr=config.peak, betas=betas)
-    else:
-        rest = AdamW(groups, lr=config.peak, betas=betas, fused=True)
-    if not matrices:
-        return Optimizers(rest)
-    return Optimizers(Muon(matrices.values(), lr=config.peak, weight_decay=config.weight_decay), rest)
+    parts: list[Optimizer] = []
+    if matrices_of:
+        of_muon = [{"params": own, "factor": factor} for factor, own in matrices_of.items()]
+        parts.append(Muon(of_muon, lr=config.peak, weight_decay=config.weight_decay))
+    if groups and config.algorithm == "novograd":
+        parts.append(NovoGrad(groups, lr=config.peak, betas=betas))
+    elif groups:
+        parts.append(AdamW(groups, lr=config.peak, betas=betas, fused=True))
+    return Optimizers(*parts)
+
+
+def _factors(trained: Iterable[str], rates: Sequence[recipe.Rate]) -> dict[str, float]:
+    """Return the factor of the learning rate of each weight that has one."""
+    factors: dict[str, float] = {}
+    for number, rate in enumerate(rates):
+        key = f"optimizer.rates[{number}].weights"
+        found = named_by(rate.weights, trained, key)
+        if twice := sorted(found & factors.keys()):
+            raise RecipeError(f"{key}: {twice[0]} has another rate already", key)
+        factors |= dict.fromkeys(found, rate.factor)
+    return factors
 
 
 def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:

@@ -253,7 +253,8 @@ def _key(run: Run) -> str:
     recipe, device = run.recipe, run.device
     # The optimizer's rates are left out: they cost nothing, and change when a recipe takes on what `table` suggests.
     algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
-    parts = (recipe.objective, algorithms, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
+    trained = (recipe.batch_norm, recipe.freeze, recipe.adapters)
+    parts = (recipe.objective, algorithms, recipe.precision, *trained, recipe.dropout)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
     setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
     return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]

@@ -5,14 +5,13 @@ Reading a recipe (training/recipe_file.py) checks values by their bounds here, s
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from training.recipe_augmentation import Augmentation
+from training.recipe_bounds import within
+from training.recipe_shapes import Convolutional, Language, Student
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
-
-
-def _within(low: float, high: float, **options: Any) -> Any:  # noqa: ANN401  # a field of any type
-    """Return a field with a number, or several, within bounds."""
-    return field(metadata={"low": low, "high": high}, **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +36,14 @@ class TrainingData:
 
     manifests: tuple[Path, ...]
     split: str | None = None
-    min_seconds: float = _within(0.1, 60, default=0.5)
-    max_seconds: float = _within(0.1, 60, default=20.0)
-    speeds: tuple[float, ...] = _within(0.5, 2, default=(1.0,))
-    source_balance: float = _within(0, 1, default=1.0)
-    speaker_balance: float = _within(0, 1, default=1.0)
-    max_labels_per_second: float | None = _within(0.1, 1000, default=None)
-    unknown_share: float = _within(0, 1, default=0.1)
-    window: int | None = _within(1, 1_000_000_000, default=None)
+    min_seconds: float = within(0.1, 60, default=0.5)
+    max_seconds: float = within(0.1, 60, default=20.0)
+    speeds: tuple[float, ...] = within(0.5, 2, default=(1.0,))
+    source_balance: float = within(0, 1, default=1.0)
+    speaker_balance: float = within(0, 1, default=1.0)
+    max_labels_per_second: float | None = within(0.1, 1000, default=None)
+    unknown_share: float = within(0, 1, default=0.1)
+    window: int | None = within(1, 1_000_000_000, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,12 @@ class Batches:
             one after the other, so the step is the same on any number of devices (training/ranks.py).
     """
 
-    seconds: float = _within(1, 10_000)
-    buckets: int = _within(1, 100, default=12)
-    label_buckets: int | None = _within(1, 100, default=None)
-    labels: int | None = _within(1, 1_000_000, default=None)
-    rows: tuple[int, ...] | None = _within(1, 100_000, default=None)
-    parts: int = _within(1, 10_000, default=1)
+    seconds: float = within(1, 10_000)
+    buckets: int = within(1, 100, default=12)
+    label_buckets: int | None = within(1, 100, default=None)
+    labels: int | None = within(1, 1_000_000, default=None)
+    rows: tuple[int, ...] | None = within(1, 100_000, default=None)
+    parts: int = within(1, 10_000, default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +84,8 @@ class Dev:
 
     manifest: Path
     split: str | None = None
-    every: int = _within(1, 1_000_000)
-    patience: int | None = _within(1, 1_000_000, default=None)
+    every: int = within(1, 1_000_000)
+    patience: int | None = within(1, 1_000_000, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +98,9 @@ class Apart:
         noise: most noise on the input of a module, as a share of the standard deviation of the teacher's state.
     """
 
-    steps: int = _within(0, 10_000_000)
-    peak: float = _within(1e-8, 1)
-    noise: float = _within(0, 10, default=0.1)
+    steps: int = within(0, 10_000_000)
+    peak: float = within(1e-8, 1)
+    noise: float = within(0, 10, default=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +116,12 @@ class Composition:
         mixed: share of the batches whose rows are mixed, as features, each with the next (Zhang et al., 2018).
     """
 
-    lengths: tuple[float, ...] = _within(1, 60, default=(4.0, 6.0, 8.0, 8.0, 10.0, 12.0, 12.0, 16.0, 20.0))
-    speeds: tuple[float, float] = _within(0.5, 2, default=(0.78, 1.28))
-    several: float = _within(0, 1, default=0.15)
-    fragments: float = _within(0, 1, default=0.4)
-    over: float = _within(0, 1, default=0.15)
-    mixed: float = _within(0, 1, default=0.3)
+    lengths: tuple[float, ...] = within(1, 60, default=(4.0, 6.0, 8.0, 8.0, 10.0, 12.0, 12.0, 16.0, 20.0))
+    speeds: tuple[float, float] = within(0.5, 2, default=(0.78, 1.28))
+    several: float = within(0, 1, default=0.15)
+    fragments: float = within(0, 1, default=0.4)
+    over: float = within(0, 1, default=0.15)
+    mixed: float = within(0, 1, default=0.3)
 
     def __post_init__(self) -> None:
         if self.several + self.fragments > 1:
@@ -148,158 +147,10 @@ class Teacher:
     checkpoint: Path
     apart: Apart
     composition: Composition = Composition()
-    states: float = _within(0, 100, default=0.3)
-    posteriors: float = _within(0, 100, default=3.0)
-    label_emphasis: float = _within(0, 100, default=4.0)
-    swap: float = _within(0, 1, default=0.1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transducer:
-    """Shape of a predictor and a joint beside the CTC head.
-
-    Attributes:
-        predictor_width: width of the label embedding and the LSTM.
-        predictor_layers: layers of the LSTM.
-        joint_width: width of the sum of frames and predictions.
-        durations: frames that a token-and-duration transducer (TDT; Xu et al., 2023) may pass over, ascending; null
-            for an RNN-T (Graves, 2012).
-    """
-
-    predictor_width: int = _within(1, 4096)
-    predictor_layers: int = _within(1, 16, default=1)
-    joint_width: int = _within(1, 4096)
-    durations: tuple[int, ...] | None = _within(0, 64, default=(0, 1, 2, 3, 4))
-
-    def __post_init__(self) -> None:
-        durations = self.durations or (1,)
-        if list(durations) != sorted(set(durations)) or not durations[-1]:
-            raise ValueError(f"durations {list(durations)} must ascend and end above 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
-    """Shape of an attention decoder, Canary's (Puvvada et al., 2024, arXiv 2406.19674).
-
-    Attributes:
-        width: width of a token; encoder frames of another width are projected to it.
-        layers: layers of self-attention, cross-attention and feed-forward.
-        heads: attention heads; they divide ``width``.
-        feed_forward_factor: inner width of the feed-forward modules in widths.
-        positions: the longest sequence, prompt and text together; longer transcripts are left out.
-    """
-
-    width: int = _within(2, 4096)
-    layers: int = _within(1, 100)
-    heads: int = _within(1, 256)
-    feed_forward_factor: int = _within(1, 16, default=4)
-    positions: int = _within(32, 2**14, default=512)
-
-    def __post_init__(self) -> None:
-        if self.width % 2 or self.width % self.heads:
-            raise ValueError(f"width {self.width} must be an even multiple of heads, {self.heads}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A block of a convolutional encoder: convolutions over time, each with batch norm, and a residual around them.
-
-    Attributes:
-        filters: channels of its output.
-        kernel_size: frames that a convolution sees, odd.
-        repeat: convolutions one after the other.
-        stride: stride of the last of them.
-        dilation: distance of the frames that a convolution sees.
-        separable: whether each convolution is a depthwise and a pointwise one (QuartzNet), or a full one (Jasper).
-        residual: whether the block's input joins its output.
-        dense: whether the inputs of all dense blocks right before it join too (Jasper's dense residual).
-        squeeze_ratio: ``filters`` divided by the inner width of squeeze-and-excitation (Citrinet); null for none.
-    """
-
-    filters: int = _within(1, 2**14)
-    kernel_size: int = _within(1, 1023)
-    repeat: int = _within(1, 32, default=1)
-    stride: int = _within(1, 64, default=1)
-    dilation: int = _within(1, 64, default=1)
-    separable: bool = True
-    residual: bool = True
-    dense: bool = False
-    squeeze_ratio: int | None = _within(1, 2**14, default=None)
-
-    def __post_init__(self) -> None:
-        if self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size {self.kernel_size} must be odd")
-        if self.squeeze_ratio and self.squeeze_ratio > self.filters:
-            raise ValueError(f"squeeze_ratio {self.squeeze_ratio} must be at most filters, {self.filters}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Convolutional:
-    """Shape of a Jasper (Li et al., 2019), a QuartzNet or a Citrinet with CTC.
-
-    Attributes:
-        blocks: its blocks in order.
-        activation: what follows each convolution.
-        mels: height of the features.
-    """
-
-    blocks: tuple[Block, ...]
-    activation: Literal["relu", "hardtanh", "selu", "swish"] = "relu"
-    mels: int = _within(1, 256, default=64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
-    """A language of an attention decoder.
-
-    Attributes:
-        code: two letters of ISO 639-1.
-        vocabulary: a SentencePiece model of its text.
-    """
-
-    code: str
-    vocabulary: Path
-
-    def __post_init__(self) -> None:
-        if not (len(self.code) == 2 and self.code.isascii() and self.code.islower()):
-            raise ValueError(f"code {self.code!r} must be two letters, such as en")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Student:
-    """Shape of the FastConformer that is trained (Rekesh et al., 2023).
-
-    Attributes:
-        layers: Conformer layers.
-        width: width of a frame.
-        heads: attention heads; they divide ``width``.
-        feed_forward_factor: inner width of the feed-forward modules in widths.
-        kernel_size: frames that the convolution modules see, odd.
-        subsampling_factor: features per encoder frame, a power of two.
-        subsampling_channels: channels of the convolutions that shorten the features.
-        transducer: a transducer in addition to the CTC head; then it is the default decoder.
-        attention: an attention decoder instead of the CTC head.
-    """
-
-    layers: int = _within(1, 100)
-    width: int = _within(2, 4096)
-    heads: int = _within(1, 256)
-    feed_forward_factor: int = _within(1, 16, default=4)
-    kernel_size: int = _within(1, 255, default=9)
-    subsampling_factor: int = _within(2, 16, default=8)
-    subsampling_channels: int = _within(1, 4096, default=128)
-    transducer: Transducer | None = None
-    attention: Attention | None = None
-
-    def __post_init__(self) -> None:
-        if self.transducer and self.attention:
-            raise ValueError("transducer and attention exclude each other")
-        if self.width % 2 or self.width % self.heads:
-            raise ValueError(f"width {self.width} must be an even multiple of heads, {self.heads}")
-        if self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size {self.kernel_size} must be odd")
-        if self.subsampling_factor & (self.subsampling_factor - 1):
-            raise ValueError(f"subsampling_factor {self.subsampling_factor} must be a power of two")
+    states: float = within(0, 100, default=0.3)
+    posteriors: float = within(0, 100, default=3.0)
+    label_emphasis: float = within(0, 100, default=4.0)
+    swap: float = within(0, 1, default=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,14 +169,47 @@ class Objective:
         predict_prompts: whether an attention decoder learns to predict its prompts too, as NeMo's do.
     """
 
-    ctc: float = _within(0, 100, default=1.0)
-    auxiliary_ctc: float = _within(0, 100, default=0.0)
-    transducer: float = _within(0, 100, default=1.0)
-    fast_emit: float = _within(0, 1, default=0.0)
-    sigma: float = _within(0, 1, default=0.02)
-    omega: float = _within(0, 1, default=0.1)
-    label_smoothing: float = _within(0, 0.9, default=0.0)
+    ctc: float = within(0, 100, default=1.0)
+    auxiliary_ctc: float = within(0, 100, default=0.0)
+    transducer: float = within(0, 100, default=1.0)
+    fast_emit: float = within(0, 1, default=0.0)
+    sigma: float = within(0, 1, default=0.02)
+    omega: float = within(0, 1, default=0.1)
+    label_smoothing: float = within(0, 0.9, default=0.0)
     predict_prompts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """Low-rank adapters of linear layers, which are trained in place of these layers (Hu et al., 2021).
+
+    Attributes:
+        rank: rank of the change of a matrix.
+        alpha: the change is multiplied by alpha / rank.
+        layers: patterns of the layers' names, in a Conformer's encoder and in an attention decoder.
+    """
+
+    rank: int = within(1, 4096)
+    alpha: float = within(1e-3, 1e4, default=16.0)
+    layers: tuple[str, ...] = ("*attention.*", "*feed_forward.*")
+
+    @property
+    def scale(self) -> float:
+        """The factor of the change."""
+        return self.alpha / self.rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Another learning rate for some weights.
+
+    Attributes:
+        weights: patterns of their names, or of modules that they are in.
+        factor: the factor of their learning rate.
+    """
+
+    weights: tuple[str, ...]
+    factor: float = within(1e-6, 1e3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +225,7 @@ class Optimizer:
         warmup: steps up to it.
         decay: share of the run over which the learning rate falls, at its end.
         final: learning rate at the end, as a share of the highest.
+        rates: other learning rates for some weights, as factors of the one that is scheduled.
         weight_decay: weight decay of matrices; norms and biases are not decayed.
         betas: decay of the two moments.
         max_norm: the gradient is clipped to this norm.
@@ -349,108 +234,19 @@ class Optimizer:
 
     algorithm: Literal["adamw", "novograd"] = "adamw"
     matrices: Literal["muon"] | None = None
-    peak: float = _within(1e-8, 1)
-    warmup: int = _within(0, 1_000_000)
-    decay: float = _within(0, 1, default=1.0)
-    final: float = _within(0, 1, default=0.01)
-    weight_decay: float = _within(0, 1, default=1e-3)
-    betas: tuple[float, ...] = _within(0, 0.99999, default=(0.9, 0.98))
-    max_norm: float = _within(1e-3, 1e6, default=1.0)
-    ema: float = _within(0, 0.999999, default=0.999)
+    peak: float = within(1e-8, 1)
+    warmup: int = within(0, 1_000_000)
+    decay: float = within(0, 1, default=1.0)
+    final: float = within(0, 1, default=0.01)
+    rates: tuple[Rate, ...] | None = None
+    weight_decay: float = within(0, 1, default=1e-3)
+    betas: tuple[float, ...] = within(0, 0.99999, default=(0.9, 0.98))
+    max_norm: float = within(1e-3, 1e6, default=1.0)
+    ema: float = within(0, 0.999999, default=0.999)
 
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ValueError("betas must be a list of 2")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecAugment:
-    """Masks over the features (Park et al., 2019).
-
-    Attributes:
-        mel_masks: masks over mel bands of a clip.
-        mel_width: bands that such a mask may have at most.
-        time_masks: masks over frames of a clip.
-        time_share: share of a clip's frames that such a mask may have at most.
-    """
-
-    mel_masks: int = _within(0, 10, default=2)
-    mel_width: int = _within(0, 100, default=27)
-    time_masks: int = _within(0, 50, default=5)
-    time_share: float = _within(0, 1, default=0.05)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VocalTract:
-    """Vocal tract length perturbation: higher or lower voices, without moving sounds in time (Jaitly and Hinton, 2013).
-
-    Attributes:
-        factors: lowest and highest factor of the frequencies.
-    """
-
-    factors: tuple[float, float] = _within(0.5, 2, default=(0.85, 1.18))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """Noise that is added to a share of the clips, of a colour between white and brown.
-
-    Attributes:
-        share: share of the clips.
-        snr_db: lowest and highest ratio of speech to noise, in dB.
-    """
-
-    share: float = _within(0, 1)
-    snr_db: tuple[float, float] = _within(-20, 80)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reverberation:
-    """Rooms for a share of the clips.
-
-    Attributes:
-        share: share of the clips.
-        seconds: shortest and longest time in which the sound of a room falls by 60 dB.
-        direct_db: lowest and highest ratio of the direct sound to the room's, in dB.
-    """
-
-    share: float = _within(0, 1)
-    seconds: tuple[float, float] = _within(0.05, 3)
-    direct_db: tuple[float, float] = _within(-20, 40, default=(-3.0, 12.0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """Loudness of the clips.
-
-    Attributes:
-        gain_db: lowest and highest gain, in dB.
-    """
-
-    gain_db: tuple[float, float] = _within(-60, 40)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Codec:
-    """Lossy codecs for a share of the clips.
-
-    Attributes:
-        share: share of the clips.
-    """
-
-    share: float = _within(0, 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Augmentation:
-    """Augmentation of clips; None turns one off."""
-
-    spec_augment: SpecAugment | None = None
-    vocal_tract: VocalTract | None = None
-    noise: Noise | None = None
-    reverberation: Reverberation | None = None
-    level: Level | None = None
-    codec: Codec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +278,9 @@ class Recipe:
         batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
             or the ``running`` ones, which then do not change. None is ``running`` with ``initial``, whose statistics
             are of far more speech than a batch, and else ``batch``.
-        freeze: what does not change: the ``encoder``, its batch norm and dropout included, or nothing.
+        freeze: what does not change: patterns of weights' names, or of modules, such as ``encoder.layers.[0-3]``. The
+            batch norm and the dropout of a module that is frozen as a whole do nothing either.
+        adapters: low-rank adapters, which are trained in place of the layers that they change.
         dev: the dev set, if any.
         precision: precision of matrix products; weights and their updates are always float32. ``tf32`` rounds the
             factors of float32 products on GPUs; with ``float16`` the loss is scaled.
@@ -490,27 +288,28 @@ class Recipe:
         save_every: steps from one state on disk to the next.
     """
 
-    seed: int = _within(0, 2**31, default=0)
-    steps: int = _within(1, 10_000_000)
+    seed: int = within(0, 2**31, default=0)
+    steps: int = within(1, 10_000_000)
     data: TrainingData
     batches: Batches
     optimizer: Optimizer
     student: Student | None = None
     convolutional: Convolutional | None = None
     objective: Objective = Objective()
-    augmentation: Augmentation = Augmentation()
+    augmentation: Augmentation = field(default_factory=Augmentation)
     teacher: Teacher | None = None
     vocabulary: Path | None = None
     characters: str | None = None
     languages: tuple[Language, ...] | None = None
     initial: Path | None = None
-    dropout: float = _within(0, 0.9, default=0.1)
+    dropout: float = within(0, 0.9, default=0.1)
     batch_norm: Literal["batch", "ranks", "running"] | None = None
-    freeze: Literal["encoder"] | None = None
+    freeze: tuple[str, ...] | None = None
+    adapters: Adapters | None = None
     dev: Dev | None = None
     precision: Precision = "float32"
-    report_every: int = _within(1, 1_000_000, default=50)
-    save_every: int = _within(1, 1_000_000, default=200)
+    report_every: int = within(1, 1_000_000, default=50)
+    save_every: int = within(1, 1_000_000, default=200)
 
     def __post_init__(self) -> None:
         if self.student and self.convolutional:
@@ -518,11 +317,13 @@ class Recipe:
         if self.shape is None and self.initial is None:
             raise ValueError("student, convolutional or initial must be there: they say what is trained")
         self._check_labels()
-        if self.freeze and self.initial is None:
-            raise ValueError("freeze is for the weights of initial")
+        for key in ("freeze", "adapters"):
+            if getattr(self, key) and self.initial is None:
+                raise ValueError(f"{key} is for the weights of initial")
         if self.teacher and not self.teacher.apart.steps <= self.steps:
             raise ValueError(f"teacher.apart.steps must be at most steps, {self.steps}")
-        if self.teacher and (self.student is None or self.student.transducer or self.student.attention or self.freeze):
+        heads = self.student and (self.student.transducer or self.student.attention)
+        if self.teacher and (self.student is None or heads or self.freeze or self.adapters):
             raise ValueError("a teacher is for a student with a CTC head alone, all of which is trained")
 
     def _check_labels(self) -> None:

@@ -2,16 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from models.checkpoint import Checkpoint, CheckpointError
 from models.checkpoint.nemo.file import aligner_files
 from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
+from training.adapters import add_adapters, merged
 from training.attention_vocabulary import AttentionVocabulary
 from training.balance import sampling_weights
 from training.batch import Batch
@@ -110,7 +112,6 @@ class Run:
         check_export(self.config, self.vocabulary)
         of_teacher = teacher.config.encoder if teacher else None
         assert of_teacher is None or isinstance(of_teacher, ConformerConfig), "checked when it was read"
-        _check_auxiliary_ctc(recipe, self.config)
         self.network = new_network(
             self.config,
             recipe.dropout,
@@ -122,10 +123,13 @@ class Run:
         self.front_end = _front_end(teacher or (None if recipe.shape else initial), self.config).to(device)
         # The checkpoint with the aligner of the model that is tuned, if it has one.
         self._aligned = recipe.initial if initial and initial.aligner and not recipe.shape else None
+        if recipe.adapters:
+            add_adapters(self.network, recipe.adapters, recipe.seed)
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
         if self.network.ctc and not teacher and not recipe.objective.ctc:
             self.network.ctc.requires_grad_(requires_grad=False)  # it is not part of the loss
+        _check_auxiliary_ctc(recipe, self.config, self.mode)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.examples = Examples(
@@ -157,7 +161,15 @@ class Run:
     @property
     def parameters(self) -> int:
         """Number of the student's weights, without those used only in training."""
-        return sum(value.numel() for value in of_the_model(dict(self.network.named_parameters())).values())
+        return sum(value.numel() for value in self._exported(dict(self.network.named_parameters())).values())
+
+    @property
+    def averaged(self) -> dict[str, Tensor]:
+        """The averaged weights of the model as it is exported."""
+        return self._exported(self.average.state)
+
+    def _exported(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return merged(of_the_model(state), self.recipe.adapters)
 
     def batches(self) -> Generator[Batch, None, None]:
         """Yield this process's parts of each step without end, from the step that comes next; pinned on a GPU."""
@@ -212,11 +224,10 @@ class Run:
         Raises:
             TrainingError: if it cannot be written.
         """
-        state = of_the_model(self.average.state)
         try:
             # Read only now, because it may be as large as the model.
             aligner = aligner_files(self._aligned) if self._aligned else None
-            export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout, aligner)
+            export_nemo(path, self.config, self.vocabulary, self.averaged, self.front_end, self.recipe.dropout, aligner)
         except OSError as error:
             raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
         except CheckpointError as error:
@@ -286,12 +297,12 @@ def _config(
     return config
 
 
-def _check_auxiliary_ctc(recipe: Recipe, config: ModelConfig) -> None:
+def _check_auxiliary_ctc(recipe: Recipe, config: ModelConfig, mode: TrainingMode) -> None:
     """Refuse an auxiliary CTC head that would teach an encoder nothing."""
     key = "objective.auxiliary_ctc"
     if recipe.objective.auxiliary_ctc and not config.attention:
         raise RecipeError(f"{key} is for a model with an attention decoder, and not for {config.name}", key)
-    if recipe.objective.auxiliary_ctc and recipe.freeze:
+    if recipe.objective.auxiliary_ctc and mode.frozen:
         raise RecipeError(f"{key} and freeze exclude each other: the head is to teach the encoder", key)
 
 

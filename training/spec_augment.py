@@ -6,7 +6,7 @@ There is no time warp, which the authors found to matter least.
 import numpy as np
 from numpy.typing import NDArray
 
-from training.recipe import SpecAugment
+from training.recipe_augmentation import SpecAugment
 
 Mask = NDArray[np.bool_]
 

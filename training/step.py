@@ -118,7 +118,7 @@ def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> 
         raise TrainingError(f"the loss of step {run.step + 1} is {result.loss}, its gradient {norm}")
     if not overflowed:
         for group in run.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         run.optimizer.step()
         run.average.update(run.network, run.step)
     run.loss_scale.after_step(overflowed=overflowed)

@@ -28,7 +28,7 @@ from models.errors import CheckpointError
 from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError
-from training.recipe import Attention, Block, Convolutional, Student, Transducer
+from training.recipe_shapes import Attention, Block, Convolutional, Student, Transducer
 from training.state_maps import StateMaps
 from training.vocabulary import TrainingVocabulary
 

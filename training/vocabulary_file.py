@@ -9,7 +9,7 @@ from models.checkpoint.nemo.file import ALIGNER_CONFIG_FILE, CONFIG_FILE, MAX_CO
 from models.errors import CheckpointError
 from training.attention_vocabulary import SPECIAL, AttentionVocabulary, vocabulary_of_languages
 from training.errors import RecipeError
-from training.recipe import Language
+from training.recipe_shapes import Language
 from training.vocabulary import CharacterVocabulary, PieceVocabulary, TrainingVocabulary
 
 

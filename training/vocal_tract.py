@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.config import FeatureConfig
 from models.features import hz_of_mels, mels_of_hz
-from training.recipe import VocalTract
+from training.recipe_augmentation import VocalTract
 
 Mels = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.augment import at_level, augmented, reverberated, with_noise
-from training.recipe import Augmentation, Codec, Level, Noise, Reverberation
+from training.recipe_augmentation import Augmentation, Codec, Level, Noise, Reverberation
 
 RATE = 16_000
 EVERYTHING = Augmentation(

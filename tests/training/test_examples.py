@@ -7,7 +7,7 @@ from tests.training.small_run import CHECKPOINT, manifest
 from training.batch import collate
 from training.examples import Examples
 from training.manifest import read_manifest
-from training.recipe import Augmentation, Noise, SpecAugment, VocalTract
+from training.recipe_augmentation import Augmentation, Noise, SpecAugment, VocalTract
 from training.sampler import Draw, Position
 from training.takes import Take
 from training.vocabulary_file import read_vocabulary

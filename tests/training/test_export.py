@@ -16,7 +16,7 @@ from models.features import LogMelFeatures
 from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT
 from training.export import _write_archive, export_nemo
-from training.recipe import Student, Transducer
+from training.recipe_shapes import Student, Transducer
 from training.student import new_network, student_config
 from training.vocabulary_file import read_vocabulary
 

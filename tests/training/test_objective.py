@@ -10,7 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 from training.buckets import Bucket
 from training.objective import StudentOutputs, ctc_objective, label_counts, losses
 from training.probe import noise
-from training.recipe import Objective, Student
+from training.recipe import Objective
+from training.recipe_shapes import Student
 from training.student import student_config
 
 LABELS = 2  # the blank is label 2

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from training.optimizer import new_optimizer
-from training.recipe import Optimizer, Student
+from training.recipe import Optimizer
+from training.recipe_shapes import Student
 from training.student import new_network, student_config
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.recipe import SpecAugment
+from training.recipe_augmentation import SpecAugment
 from training.spec_augment import draw_masks
 
 CONFIGS = st.builds(

@@ -251,7 +251,7 @@ def test_a_student_without_a_checkpoint_takes_the_statistics_of_its_batches(tmp_
 @pytest.mark.parametrize("matrices", [None, "muon"])
 def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
     optimizer = {"peak": 0.003, "warmup": 0, "matrices": matrices}
-    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", freeze="encoder", optimizer=optimizer)
+    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", freeze=["encoder"], optimizer=optimizer)
     before = {name: value.clone() for name, value in run.network.state_dict().items()}
 
     take_step(run, next(load(run.sampler, run.examples, Position())))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.small_run import CHECKPOINT
 from training.errors import RecipeError
-from training.recipe import Language
+from training.recipe_shapes import Language
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 

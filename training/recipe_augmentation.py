@@ -1,0 +1,95 @@
+"""The augmentation of a recipe, in frozen dataclasses; see training/recipe.py."""
+
+from dataclasses import dataclass
+
+from training.recipe_bounds import within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecAugment:
+    """Masks over the features (Park et al., 2019).
+
+    Attributes:
+        mel_masks: masks over mel bands of a clip.
+        mel_width: bands that such a mask may have at most.
+        time_masks: masks over frames of a clip.
+        time_share: share of a clip's frames that such a mask may have at most.
+    """
+
+    mel_masks: int = within(0, 10, default=2)
+    mel_width: int = within(0, 100, default=27)
+    time_masks: int = within(0, 50, default=5)
+    time_share: float = within(0, 1, default=0.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VocalTract:
+    """Vocal tract length perturbation: higher or lower voices, without moving sounds in time (Jaitly and Hinton, 2013).
+
+    Attributes:
+        factors: lowest and highest factor of the frequencies.
+    """
+
+    factors: tuple[float, float] = within(0.5, 2, default=(0.85, 1.18))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Noise that is added to a share of the clips, of a colour between white and brown.
+
+    Attributes:
+        share: share of the clips.
+        snr_db: lowest and highest ratio of speech to noise, in dB.
+    """
+
+    share: float = within(0, 1)
+    snr_db: tuple[float, float] = within(-20, 80)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reverberation:
+    """Rooms for a share of the clips.
+
+    Attributes:
+        share: share of the clips.
+        seconds: shortest and longest time in which the sound of a room falls by 60 dB.
+        direct_db: lowest and highest ratio of the direct sound to the room's, in dB.
+    """
+
+    share: float = within(0, 1)
+    seconds: tuple[float, float] = within(0.05, 3)
+    direct_db: tuple[float, float] = within(-20, 40, default=(-3.0, 12.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Loudness of the clips.
+
+    Attributes:
+        gain_db: lowest and highest gain, in dB.
+    """
+
+    gain_db: tuple[float, float] = within(-60, 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codec:
+    """Lossy codecs for a share of the clips.
+
+    Attributes:
+        share: share of the clips.
+    """
+
+    share: float = within(0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Augmentation:
+    """Augmentation of clips; None turns one off."""
+
+    spec_augment: SpecAugment | None = None
+    vocal_tract: VocalTract | None = None
+    noise: Noise | None = None
+    reverberation: Reverberation | None = None
+    level: Level | None = None
+    codec: Codec | None = None
