@@ -50,6 +50,8 @@ _TAKE = np.dtype(
 )
 # Clips in a shard if they are not in tars.
 _SHARD_CLIPS = 1_000
+# Fields of a clip's prompt that training knows: the languages and the punctuation.
+_OF_CLIPS = 3
 _DAMAGED = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -302,7 +304,7 @@ def _line(clip: Clip) -> bytes:
         clip.text,
         clip.source,
         clip.speaker,
-        list(clip.prompt),
+        clip.prompt[:_OF_CLIPS],
         clip.start,
         byte_range,
         clip.where,
@@ -327,7 +329,7 @@ def _clip(line: bytes) -> Clip:
 def _identity(take: Take) -> str:
     """Return the fields of a take that identify it, as a line."""
     clip = take.clip
-    return json.dumps([take.name, take.seconds, clip.text, list(clip.prompt), clip.start]) + "\n"
+    return json.dumps([take.name, take.seconds, clip.text, clip.prompt[:_OF_CLIPS], clip.start]) + "\n"
 
 
 def _digest(*names: str) -> int:

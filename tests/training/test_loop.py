@@ -105,9 +105,9 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices
 
 
 AFTER_A_STEP = """
-import cli.train
-said = cli.train._report
-cli.train._report = lambda line: (said(line), die() if line.startswith("step 21/") else None)
+import cli.training.run
+said = cli.training.run._report
+cli.training.run._report = lambda line: (said(line), die() if line.startswith("step 21/") else None)
 """
 WHILE_WRITING_THE_STATE = """
 import torch
@@ -218,9 +218,9 @@ def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_
 
 
 TOLD = """
-import os, signal, sys, cli, cli.train
-said = cli.train._report
-cli.train._report = lambda line: (said(line), line.startswith("step 21/") and os.kill(os.getpid(), signal.{}))
+import os, signal, sys, cli, cli.training.run
+said = cli.training.run._report
+cli.training.run._report = lambda line: (said(line), line.startswith("step 21/") and os.kill(os.getpid(), signal.{}))
 sys.exit(cli.main(sys.argv[1:]))
 """
 

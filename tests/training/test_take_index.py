@@ -33,7 +33,7 @@ CLIPS = st.builds(
     st.none() | st.text(),
     NAMES,
     NAMES,
-    st.builds(Prompt, st.none() | st.just("en"), st.none() | st.just("de"), st.booleans()),
+    st.tuples(st.none() | st.just("en"), st.none() | st.just("de"), st.booleans()).map(lambda of: Prompt(*of)),
     st.none() | st.floats(0, 9),
     st.none() | st.builds(ByteRange, st.integers(0, 2**50), st.integers(0, 2**40)),
     st.text(),
