@@ -74,7 +74,7 @@ class GraphedLookAhead:
         weight = joint.output.weight
         self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
         self.fused &= isinstance(predictor, Predictor)  # its kernels compute an LSTM
-        self._compared: set[tuple[FastPath, bool]] = set()
+        self._compared: set[tuple[FastPath, bool, bool]] = set()
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(weight.device)
@@ -88,7 +88,7 @@ class GraphedLookAhead:
         masks: LabelMasks | None = None,
         phrases: BatchPhrases | None = None,
     ) -> FetchedResult:
-        """Search a batch, as ``look_ahead`` does; the host drives one with phrases.
+        """Search a batch, as ``look_ahead`` does.
 
         Args:
             encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
@@ -96,52 +96,59 @@ class GraphedLookAhead:
             masks: the labels that each row may write; None for all.
             phrases: the phrases of the rows.
         """
-        prepared = self._prepared(encoded, masks) if encoded.size(0) and encoded.size(1) and phrases is None else None
+        prepared = self._prepared(encoded, masks, phrases) if encoded.size(0) and encoded.size(1) else None
         if prepared is None:
             parts = self._predictor, self._joint, self._max_symbols, masks
             return look_ahead(encoded, lengths, *parts, phrases=phrases).fetched()
-        return prepared.search(encoded, lengths, masks)
+        return prepared.search(encoded, lengths, masks, phrases)
 
-    def _prepared(self, encoded: Tensor, masks: LabelMasks | None) -> "_Prepared | None":
+    def _prepared(self, encoded: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None) -> "_Prepared | None":
         if not FAST_PATHS.allows(FastPath.SEARCH_GRAPHS):
             return None
         size: tuple[int, ...] = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
 
-        def prepare(masked: _Masked | None = None) -> _Prepared:
-            return self._prepare(encoded.new_zeros(*size, encoded.size(2)), masked)
+        def prepare(terms: _Terms | None = None) -> _Prepared:
+            return self._prepare(encoded.new_zeros(*size, encoded.size(2)), terms)
 
         known = self.sizes.get(size, prepare)
-        if known and masks is not None:
-            masked = _Masked(known, table_size(len(masks.table)))
-            known = self.sizes.get((*size, masked.kinds), lambda: prepare(masked))
+        if known and (masks is not None or phrases is not None):
+            terms = _Terms(known, 0 if masks is None else table_size(len(masks.table)), phrases)
+            known = self.sizes.get((*size, terms.kinds, phrases.size if phrases else 0), lambda: prepare(terms))
         return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
 
-    def _prepare(self, largest: Tensor, masked: "_Masked | None") -> "_Prepared":
+    def _prepare(self, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         """Prepare a size by the strongest form that finds what look-ahead in plain operations finds."""
-        if self.fused and FAST_PATHS.allows(FastPath.SEARCH):
+        # The kernels write no logits, among which phrases could choose.
+        if self.fused and not (terms and terms.phrases) and FAST_PATHS.allows(FastPath.SEARCH):
             with FAST_PATHS.trying(FastPath.SEARCH, _says_nothing_of_kernels):
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
-                prepared = self._prepare_with(FusedLookAhead, largest, masked)
-                if self._agrees(prepared, largest, FastPath.SEARCH):
+                prepared = self._prepare_with(FusedLookAhead, largest, terms)
+                if self._agrees(prepared, largest, FastPath.SEARCH, None):
                     return prepared
-        prepared = self._prepare_with(LookAhead, largest, masked)
-        if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS):
-            prepared = self._prepare_with(LookAhead, largest, masked)
-            self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS)
+        phrases = terms.phrases if terms else None
+        prepared = self._prepare_with(LookAhead, largest, terms)
+        if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS, phrases):
+            prepared = self._prepare_with(LookAhead, largest, terms)
+            self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS, phrases)
         return prepared
 
-    def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
+    def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath, phrases: BatchPhrases | None) -> bool:
         """Compare the first size with look-ahead in plain operations, on noise; bar the path if it disagrees."""
-        compared = path, prepared.masks is not None
+        compared = path, prepared.masks is not None, prepared.phrases is not None
         if not FAST_PATHS.suits(largest.device) or compared in self._compared:
             return True
         self._compared.add(compared)
         with FAST_PATHS.trying(path, lambda _: True):
-            return self._finds_the_same(prepared, largest, path)
+            return self._finds_the_same(prepared, largest, path, phrases)
 
-    def _finds_the_same(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
+    def _finds_the_same(
+        self, prepared: "_Prepared", largest: Tensor, path: FastPath, phrases: BatchPhrases | None
+    ) -> bool:
         rows, frames = min(_COMPARED_ROWS, largest.size(0)), min(_COMPARED_FRAMES, largest.size(1))
+        if phrases:
+            phrases = phrases.first(rows)
+            rows = len(phrases.start)
         generator = torch.Generator(largest.device).manual_seed(0)
         encoded = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
         lengths = torch.arange(rows, 0, -1, device=largest.device) * frames // rows
@@ -151,27 +158,29 @@ class GraphedLookAhead:
             table = torch.zeros_like(prepared.masks.table[:2])
             table[1, : self._joint.blank : 2] = -torch.inf
             masks = LabelMasks(table, torch.arange(rows, device=largest.device) % 2)
-        found = prepared.search(encoded, lengths, masks).rows()
-        plain = look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols, masks).rows()
+        found = prepared.search(encoded, lengths, masks, phrases).rows()
+        parts = self._predictor, self._joint, self._max_symbols, masks
+        plain = look_ahead(encoded, lengths, *parts, phrases=phrases).rows()
         equal = sum(one.tokens == other.tokens for one, other in zip(found, plain, strict=True))
         enough = 1.0 if largest.dtype == torch.float32 else _EQUAL_SHARE
         why = f"{equal} of {rows} rows have the tokens of plain operations"
         return FAST_PATHS.judge(path, why, agrees=equal >= enough * rows)
 
-    def _prepare_with(self, form: NewForm, largest: Tensor, masked: "_Masked | None") -> "_Prepared":
+    def _prepare_with(self, form: NewForm, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols
         window = window_of(largest.size(0)) if self._window is None else self._window
         return _Prepared(
-            form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops, masked=masked
+            form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops, terms=terms
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Masked:
-    """What a size with masks is made of: the same without, whose state it shares, and the kinds of rows."""
+class _Terms:
+    """What a size with masks or phrases has: the same without, whose state it shares, the kinds of rows, phrases."""
 
     plain: "_Prepared"
     kinds: int
+    phrases: BatchPhrases | None
 
 
 class _Prepared:
@@ -181,6 +190,7 @@ class _Prepared:
         projected: encoder frames, projected for the joint, [rows, frames, joint width].
         state: the state of the search.
         masks: the labels that its rows may write, at addresses that stay; None if they may write all.
+        phrases: the phrases of its rows, likewise; None if they have none.
         loops: whether the device repeats steps by itself.
     """
 
@@ -195,28 +205,34 @@ class _Prepared:
         window: int,
         side_stream: SideStream,
         loops: bool,
-        masked: _Masked | None,
+        terms: _Terms | None,
     ) -> None:
         self._side_stream = side_stream
         self._joint = joint
         side_stream.join()  # the batch before may still use what is shared
         self.projected: Tensor
         self.state: TransducerState
-        if masked:
-            self.projected, self.state = masked.plain.projected, masked.plain.state
+        if terms:
+            self.projected, self.state = terms.plain.projected, terms.plain.state
         else:
             self.projected = joint.encoder_projection(largest)
             lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
             self.state = TransducerState(lengths, largest.size(1), predictor, joint, max_symbols)
         self.masks: LabelMasks | None = None
-        if masked:
-            self.masks = LabelMasks.of_all(largest.size(0), masked.kinds, joint.blank + 1, largest.device)
-        self._form = form(self.projected, predictor, joint, window, self.masks)
+        if terms and terms.kinds:
+            self.masks = LabelMasks.of_all(largest.size(0), terms.kinds, joint.blank + 1, largest.device)
+        self.phrases = terms.phrases.lasting(largest.size(0)) if terms and terms.phrases else None
+        if self.phrases:
+            self._form: Form = LookAhead(self.projected, predictor, joint, window, self.masks, self.phrases)
+        else:
+            self._form = form(self.projected, predictor, joint, window, self.masks)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
         self.loops = self._driver.loops
 
-    def search(self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None) -> FetchedResult:
+    def search(
+        self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+    ) -> FetchedResult:
         rows, frames = encoded.shape[:2]
         projected = self._joint.encoder_projection(encoded)
         self._side_stream.join()  # the batch before has the state until its tokens are copied
@@ -225,6 +241,9 @@ class _Prepared:
         self.state.lengths[:rows] = lengths
         if self.masks and masks:
             self.masks.replace(masks)
+        if self.phrases and phrases and isinstance(self._form, LookAhead):
+            self.phrases.replace(phrases)
+            self._form.restart()
         self.state.restart()
         with self._side_stream.entered():
             steps = self._driver.until_done(most=self.state.capacity + 1)

@@ -101,6 +101,11 @@ class LookAhead:
         self._phrases = phrases
         self._begun = phrases.start.clone() if phrases else None  # the state of each row's phrases
 
+    def restart(self) -> None:
+        """Begin anew with the phrases, which may be others at the same addresses."""
+        if self._phrases is not None and self._begun is not None:
+            self._begun.copy_(self._phrases.start)
+
     def step(self, state: TransducerState) -> None:
         """Advance each row to its next label, or past the window if there is none."""
         labels = self._next_labels(state)

@@ -19,6 +19,10 @@ from torch import Tensor
 # Labels of a choice that phrases may prefer to the best: the best few. Any other is far less likely.
 CANDIDATES = 8
 _NO_KEY = torch.iinfo(torch.int64).max
+# Graphs are for so many arcs and states, or so many times a power of two.
+_LEAST_SIZE = 1 << 14
+_BY_ARC_OR_STATE = ("_keys", "_gains", "_targets", "_owed", "_tree")
+_BY_ROW = ("_root_gains", "_root_targets", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,35 @@ class BatchPhrases:
         sizes = torch.tensor([len(tree.owed) for tree, _ in parts], device=device)
         self._tree = torch.arange(len(parts), device=device).repeat_interleave(sizes, output_size=states)
         self.start = torch.tensor([firsts[id(tree)] for tree in trees], dtype=torch.int64, device=device)
+
+    @property
+    def size(self) -> int:
+        """The least size that graphs are made for and that holds these phrases."""
+        return max(_LEAST_SIZE, 1 << (max(len(self._keys), len(self._owed)) - 1).bit_length())
+
+    def lasting(self, rows: int) -> "BatchPhrases":
+        """Return phrases of ``rows`` rows and of this size, at addresses that stay; ``replace`` gives them values."""
+        room = copy(self)
+        for names, length in ((_BY_ARC_OR_STATE, self.size), (_BY_ROW, rows)):
+            for name in names:
+                table: Tensor = getattr(self, name)
+                setattr(room, name, table.new_zeros(length, *table.shape[1:]))
+        room.replace(self)
+        return room
+
+    def replace(self, phrases: "BatchPhrases") -> None:
+        """Take other phrases in place, of at most this size; rows beyond theirs have any."""
+        self._keys.fill_(_NO_KEY)
+        self.start.zero_()
+        for name in _BY_ARC_OR_STATE + _BY_ROW:
+            table: Tensor = getattr(phrases, name)
+            getattr(self, name)[: len(table)] = table
+
+    def first(self, rows: int) -> "BatchPhrases":
+        """Return those of the first rows, in the same memory."""
+        some = copy(self)
+        some.start = self.start[:rows]
+        return some
 
     def repeated(self, times: int) -> "BatchPhrases":
         """Return the same with each row ``times`` times, side by side."""

@@ -14,7 +14,7 @@ from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
-from tests.models.search.phrase_twin import in_tensors, phrase_rows
+from tests.models.search.phrase_twin import PhraseTwin, in_tensors, phrase_rows
 
 
 def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, steps):
@@ -135,7 +135,7 @@ def test_masks_come_and_go_from_batch_to_batch_in_one_state():
     assert len(driver.sizes) == 3  # without masks, and with those of two sizes
 
 
-PHRASED = [flat, partial(flat_by, frames=20), look_ahead, partial(look_ahead, window=3)]
+PHRASED = [flat, partial(flat_by, frames=20), look_ahead, partial(look_ahead, window=3), partial(graphed, steps=4)]
 
 
 @pytest.mark.slow
@@ -151,6 +151,31 @@ def test_with_phrases_every_row_equals_the_plain_loop_in_any_company(data, batch
         wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin if twin.phrases else None)
         assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
         assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
+
+
+def test_phrases_come_and_go_from_batch_to_batch_in_one_state():
+    predictor, joint = random_transducer(3, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=3)
+    encoded = 3 * torch.randn(3, 20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([20, 3, 11])
+    table = torch.zeros(2, joint.blank + 1)
+    table[1, :2] = -torch.inf
+    masks = LabelMasks(table, torch.tensor([1, 0, 1]))
+    ends_word = [True, False, True, False]
+    one, other = PhraseTwin({(0, 1): 3.0, (3,): 1.0}, ends_word), PhraseTwin({(2, 2, 3): 9.0}, ends_word)
+    nothing = PhraseTwin({}, ends_word)
+    given = [(None, []), (None, [one, nothing, other]), (masks, []), (masks, [other, one, one]), (None, [one] * 3)]
+
+    every = [(masks, in_tensors(twins) if twins else None) for masks, twins in given]
+    found = [driver.search(encoded, lengths, *terms).rows() for terms in every]
+
+    plain = [
+        look_ahead(encoded, lengths, predictor, joint, 3, masks, phrases=phrases).rows() for masks, phrases in every
+    ]
+    assert found == plain
+    assert found[1][0] != found[0][0]
+    assert found[1][1] == found[0][1]
+    assert len(driver.sizes) == 4
 
 
 def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
