@@ -13,7 +13,7 @@ from models.search.result import SearchResult
 # The fields of a result (``SearchResult.fields``).
 FIELDS = ("tokens", "frames", "ends")
 # By this a gain of a phrase is multiplied before it is added to a log probability (docs/measured/2026-11.md).
-PHRASE_SCALE = 1.5
+PHRASE_SCALE = 1.0
 
 
 @torch.no_grad()

@@ -3,11 +3,12 @@
 The tree has failure links (Aho and Corasick, 1975), so a state is the longest end of the text that begins a phrase. A
 token of a phrase gains; a phrase that breaks off gives back what it gained, and one that is complete keeps it. It is
 complete when its last word is: with "cat", "category" gains nothing in the end. Tokens count for each phrase that they
-are in. Token i of a phrase gains its weight times 1 + ln(i + 1), as in NeMo (Xu et al., 2025, arXiv 2508.07014, on
-boosting by a tree on the device); where phrases share a node, the most counts.
+are in. Each gains the weight of its phrase, the most of them where phrases share a node.
+
+NeMo's tree (arXiv 2508.07014) adds more for later tokens, without bound. In a beam, texts that had gained much by the
+middle of a phrase then pushed out all others, and ended there: to go on would have cost more than to stay silent.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from torch import Tensor
 
 # Labels of a choice that phrases may prefer to the best: the best few. Any other is far less likely.
 CANDIDATES = 8
+# The most that a phrase gains, whatever its weight and the number of its tokens: less than a label that is certain.
+_MOST_GAIN = 5.0
 _NO_KEY = torch.iinfo(torch.int64).max
-# Graphs are for so many arcs and states, or so many times a power of two.
+# Graphs are for this number of arcs and states, or a power of two times as many.
 _LEAST_SIZE = 1 << 14
 _BY_ARC_OR_STATE = ("_keys", "_gains", "_targets", "_owed", "_tree")
 _BY_ROW = ("_root_gains", "_root_targets", "start")
@@ -80,11 +83,6 @@ class _Node:
         return self.total - (self.kept_by_word if word_ends else self.kept)
 
 
-def token_gain(place: int) -> float:
-    """Return what token ``place`` of a phrase gains, with weight 1."""
-    return 1 + math.log(place + 1)
-
-
 def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool]) -> Tree:
     """Return the tree of phrases, on the host.
 
@@ -95,12 +93,12 @@ def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool
     nodes = [_Node({})]
     for tokens, weight in phrases.items():
         node = nodes[0]
-        for place, token in enumerate(tokens):
+        for token in tokens:
             if token not in node.children:
                 node.children[token] = len(nodes)
                 nodes.append(_Node({}))
             node = nodes[node.children[token]]
-            node.gain = max(node.gain, weight * token_gain(place))
+            node.gain = max(node.gain, weight)
         node.is_end = True
     _link(nodes, ends_word)
     labels = len(ends_word)
@@ -134,6 +132,7 @@ def _link(nodes: Sequence[_Node], ends_word: Sequence[bool]) -> None:
                     at = nodes[at].failure
                 node.failure = nodes[at].children.get(token, 0) if number else 0
                 shorter = nodes[node.failure]
+                node.gain = min(node.gain, _MOST_GAIN - parent.total)
                 node.total = parent.total + node.gain
                 kept = parent.kept_by_word if ends_word[token] else parent.kept
                 node.kept = max(kept, shorter.kept)

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from models.search.phrases import BatchPhrases, grow_tree, token_gain
+from models.search.phrases import _MOST_GAIN, BatchPhrases, grow_tree
 
 LABELS = 3
 
@@ -21,7 +21,7 @@ class PhraseTwin:
 
     def gain(self, state):
         weights = [weight for tokens, weight in self.phrases.items() if tokens[: len(state)] == state]
-        return max(weights) * token_gain(len(state) - 1)
+        return min(max(weights), _MOST_GAIN - self.total(state[:-1]))
 
     def total(self, state):
         return sum(self.gain(state[: size + 1]) for size in range(len(state)))
