@@ -20,7 +20,7 @@ DECODERS = [
 def common_phrases(model):
     """The texts of tokens, which random weights may write."""
     texts = {text.decode(errors="ignore").strip() for text in model.token_bytes}
-    return "\n".join(f"{text}\t3" for text in sorted(texts - {""}))
+    return "\n".join(f"{text}\t10" for text in sorted(texts - {""}))
 
 
 @pytest.mark.slow
