@@ -94,15 +94,11 @@ class Demand:
         self._residency = residency
         self._catalog = catalog
         self._loadable = loadable
+        self.is_off = loadable.is_empty
         self._idle_seconds = idle_seconds
         self._clock = clock
         self._loads: dict[str, _Load] = {}
         self._failures: dict[str, _Failure] = {}
-
-    @property
-    def is_off(self) -> bool:
-        """Whether no model may be loaded on demand."""
-        return self._loadable.is_empty
 
     async def ids(self) -> list[str]:
         """Return the ids of models that may be loaded, as far as they can be listed."""

@@ -95,6 +95,8 @@ def shifted(transcript: Transcript, seconds: float, frames: int = 0) -> Transcri
 
 def joined(parts: Sequence[Transcript]) -> Transcript:
     """Concatenate transcripts of parts, in order and with times of the recording."""
+    if len(parts) == 1:
+        return parts[0]
     texts: list[str] = []
     tokens: list[int] = []
     confidence: list[float] = []

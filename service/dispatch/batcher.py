@@ -23,7 +23,9 @@ of long recordings take only a share of the budget, in batches that they lead an
 parts wait, clips may pad a batch half as much again: a clip left out waits through another batch of parts.
 
 *Size.* A batch costs count x longest, which stays within the device's budget. A device with few shapes pads the longest
-to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
+to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone. The budget (`Budget`) shrinks
+when a batch does not fit, and grows again as batches fit: what fits is not known in advance, because other processes
+may take memory of the same GPU, and release it.
 """
 
 from bisect import bisect_left
@@ -37,6 +39,11 @@ from service.engine.shapes import computed_seconds, most_rows
 # Clips come until none waits, and this number of batches had none.
 _BATCHES_WITHOUT_CLIPS = 24
 _PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
+_LEAST_SHARE = 1 / 32  # of the full budget; longer utterances run alone anyway
+_BUDGET_GROWTH = 1.25
+_FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024  # batches; the first misfit doubles it already
+_ROUNDING = 1e-6  # of sums
+_INFORMATIVE_SHARE = 0.5  # of the budget; smaller batches do not show whether a larger one would fit
 # From 2 s on, edges grow by a third to a half: a batch inside one bucket has a third of padding at worst and about a
 # seventh on average, and a GPU, which pads to edges, sees few shapes.
 DEFAULT_EDGES: tuple[float, ...] = (
@@ -83,6 +90,44 @@ class BatchPolicy:
     def most_rows(self, longest: float, share: float = 1.0) -> int:
         """Return how many utterances, the longest of which has ``longest`` seconds, fit a share of the budget."""
         return most_rows(self.batch_seconds * share, computed_seconds(longest, self.padded_seconds))
+
+
+class Budget:
+    """The audio-seconds, padding included, that batches for one model may have on one device.
+
+    After a batch that did not fit, it is half of that batch. After a number of batches that fitted and used at least
+    half of it, it grows by a quarter. Each misfit doubles that number, so that a permanent limit is hit more and more
+    rarely.
+
+    Args:
+        full: the budget that the engine announced.
+
+    Attributes:
+        seconds: the current budget.
+    """
+
+    def __init__(self, full: float) -> None:
+        self._full = full
+        self.seconds = full
+        self._patience = _FIRST_PATIENCE
+        self._fitting = 0
+
+    def misfit(self, padded_seconds: float) -> None:
+        """Record that a batch of several utterances did not fit."""
+        if padded_seconds > self.seconds * (1 + _ROUNDING):
+            return  # it was formed before the budget was halved, as batches in other slots are
+        self.seconds = max(min(self.seconds, padded_seconds) / 2, self._full * _LEAST_SHARE)
+        self._patience = min(2 * self._patience, _MOST_PATIENCE)
+        self._fitting = 0
+
+    def fit(self, padded_seconds: float) -> None:
+        """Record that a batch fitted."""
+        if self.seconds >= self._full or padded_seconds < _INFORMATIVE_SHARE * self.seconds:
+            return
+        self._fitting += 1
+        if self._fitting >= self._patience:
+            self._fitting = 0
+            self.seconds = min(self._full, self.seconds * _BUDGET_GROWTH)
 
 
 class _Bounds(NamedTuple):

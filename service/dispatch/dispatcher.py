@@ -12,8 +12,7 @@ from audio.samples import Samples
 from audio.segment.segmenter import Segment
 from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
 from service.dispatch.batch_log import BatchLog
-from service.dispatch.batcher import Batcher, BatchPolicy
-from service.dispatch.budget import MOST_MISFITS, Budget
+from service.dispatch.batcher import Batcher, BatchPolicy, Budget
 from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
     DeadlineExceededError,
@@ -35,6 +34,8 @@ from transcripts.transcript import Transcript
 
 log = logging.getLogger("steno.dispatch")
 
+# An utterance that was in this number of batches that did not fit runs alone: it may be the cause.
+_MOST_MISFITS = 3
 _RTFX_MEMORY = 0.8  # weight of the past in the moving average of RTFx
 
 
@@ -465,7 +466,7 @@ class Dispatcher:
             log.warning("a batch did not fit the device", extra=extra)
         for utterance in utterances:
             utterance.misfits += 1
-            if utterance.misfits >= MOST_MISFITS or budget is None:
+            if utterance.misfits >= _MOST_MISFITS or budget is None:
                 self._run_alone(utterance)
             else:
                 self._run_again(utterance)

@@ -11,6 +11,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane, Part
+from service.dispatch.window import Window
 from service.engine.protocol import Batch, Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 from transcripts.prompt import Prompt
@@ -24,6 +25,22 @@ LIMITS = AdmissionLimits(
     timeout_seconds=600.0,
 )
 RATE = 100
+
+
+def counted(dispatcher: Dispatcher, name: str, **labels: str) -> float:
+    """A metric of a dispatcher, as it would be scraped; 0 before it was first counted."""
+    dispatcher.update_gauges()
+    return dispatcher.metrics.registry.get_sample_value(f"steno_{name}", labels) or 0.0
+
+
+def is_free(window: Window) -> bool:
+    """Whether nothing holds room in a window."""
+    room = window.acquire(window.samples)
+    is_granted = room.done()
+    window.release(room)
+    return is_granted
+
+
 LANE = Lane("m")
 READY = Ready("m", ModelInfo("stub", "none", "float32"), [], RATE, 120.0, 1, 100.0, 1000, 1.0, 1.0)
 OTHER = replace_struct(READY, model="other", rtfx=10.0)

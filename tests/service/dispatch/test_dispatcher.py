@@ -11,7 +11,7 @@ from service.dispatch.errors import (
 )
 from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind, Result
-from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
+from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, counted, dispatcher, run, settle
 from transcripts.transcript import FlatTranscripts, Transcript
 
 
@@ -115,9 +115,8 @@ def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_
                 await settle()
             front.engine_lost(engine, "exit")
 
-        dropped = front.metrics.queue_dropped
-        assert dropped.labels("cancelled")._value.get() == 1
-        assert dropped.labels("engine_lost")._value.get() == 0
+        assert counted(front, "queue_dropped_total", reason="cancelled") == 1
+        assert counted(front, "queue_dropped_total", reason="engine_lost") == 0
 
     run(scenario)
 

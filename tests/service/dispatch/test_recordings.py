@@ -19,7 +19,7 @@ from service.dispatch.errors import DeadlineExceededError, OverloadedError, Tran
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
 from tests.service.dispatch import virtual_time
-from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, counted, dispatcher, is_free, settle
 
 RULE = SegmentRule(longest=10.0)
 OPTIONS = Options("me", LANE, most_seconds=60.0)
@@ -48,7 +48,7 @@ def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: Segm
 def front(max_queued_audio_seconds: float = 1000.0):
     dispatching, engine = dispatcher(max_queued_audio_seconds), FakeEngine()
     dispatching.engine_ready(engine, READY)
-    return dispatching, engine, Recordings(dispatching, Immediately()), dispatching.metrics
+    return dispatching, engine, Recordings(dispatching, Immediately())
 
 
 async def assert_first_comes(answers, dispatching, engine) -> None:
@@ -67,7 +67,7 @@ async def collect(answers) -> list:
 
 def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, metrics = front()
+        dispatching, engine, recordings = front()
         with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
             asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             while not asked.done():
@@ -79,14 +79,14 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
 
         assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
         assert dispatching.admission.backlog.seconds == 0
-        assert metrics.audio_seconds.labels("ok", "m")._value.get() == pytest.approx(40)
+        assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == pytest.approx(40)
 
     asyncio.run(scenario())
 
 
 def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front()
+        dispatching, engine, recordings = front()
         dispatching.window.samples = 1
         await dispatching.window.acquire(1)
         with recorded(monkeypatch, 3, rule=None) as source:
@@ -103,15 +103,15 @@ def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(mon
 
 def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front()
+        dispatching, engine, recordings = front()
         dispatching.window.samples = 25 * RATE
         await dispatching.window.acquire(20 * RATE)  # another recording's
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
             async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
                 await assert_first_comes(answers, dispatching, engine)
 
-        assert dispatching.window._held == 20 * RATE
         await dispatching.window.acquire(5 * RATE)  # the queue is empty
+        assert not dispatching.window.acquire(1).done()
 
     asyncio.run(scenario())
 
@@ -119,7 +119,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
 @pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
 def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waited, left):
     async def scenario() -> None:
-        _, _, recordings, _ = front()
+        _, _, recordings = front()
         with recorded(monkeypatch, 3, rule=None) as source:
             with pytest.raises(DeadlineExceededError):
                 await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=60.0 - waited)))
@@ -131,31 +131,28 @@ def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waite
 
 def test_silence_has_no_answers_and_is_counted(monkeypatch):
     async def scenario() -> None:
-        _, _, recordings, metrics = front()
+        dispatching, _, recordings = front()
         with recorded(monkeypatch, 40) as source:
             assert await collect(recordings.transcribe(source, OPTIONS)) == []
-        assert metrics.audio_seconds.labels("ok", "m")._value.get() == 40
+        assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == 40
 
     asyncio.run(scenario())
 
 
 def test_parts_in_memory_are_limited(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front()
+        dispatching, engine, recordings = front()
         dispatching.window.samples = 25 * RATE
         cuts = [(start, start + 10) for start in range(0, 200, 10)]
         with recorded(monkeypatch, 200, *cuts) as source:
             asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             while not asked.done():
                 await settle()
-                staged = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE + sum(
-                    utterance.seconds for utterance in dispatching._batcher
-                )
-                assert staged <= 25
-                assert (
-                    dispatching.admission.backlog.unstaged_seconds("m") + staged
-                    <= dispatching.admission.backlog.seconds
-                )
+                with_engine = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE
+                backlog = dispatching.admission.backlog
+                waiting = counted(dispatching, "queue_audio_seconds", model="m")
+                assert waiting - backlog.unstaged_seconds("m") + with_engine <= 25
+                assert waiting + with_engine <= backlog.seconds
                 if engine.batches:
                     engine.answer(dispatching)
 
@@ -166,7 +163,7 @@ def test_parts_in_memory_are_limited(monkeypatch):
 
 def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front(max_queued_audio_seconds=4000.0)
+        dispatching, engine, recordings = front(max_queued_audio_seconds=4000.0)
 
         async def short(value: float) -> list:
             with Recording(RATE, 10.0) as recording:
@@ -196,7 +193,7 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
 
 def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, metrics = front()
+        dispatching, engine, recordings = front()
         with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
             answers = recordings.transcribe(source, OPTIONS)
             first = asyncio.create_task(anext(answers))
@@ -205,18 +202,20 @@ def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
             await first
             await answers.aclose()
 
-            assert len(dispatching._batcher) == 0
+            assert counted(dispatching, "queue_depth", model="m") == 0
             assert dispatching.admission.backlog.seconds == 0
-            assert dispatching.window._held == 0
-            done = metrics.audio_seconds.labels("ok", "m")._value.get()
-            assert metrics.audio_seconds.labels("cancelled", "m")._value.get() == pytest.approx(200 - done)
+            assert is_free(dispatching.window)
+            done = counted(dispatching, "audio_seconds_total", outcome="ok", model="m")
+            assert counted(dispatching, "audio_seconds_total", outcome="cancelled", model="m") == pytest.approx(
+                200 - done
+            )
 
     asyncio.run(scenario())
 
 
 def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, metrics = front()
+        dispatching, engine, recordings = front()
         with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
             asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             await settle()
@@ -226,10 +225,10 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
             with pytest.raises(TranscriptionFailedError):
                 await asked
 
-        assert len(dispatching._batcher) == 0
+        assert counted(dispatching, "queue_depth", model="m") == 0
         assert dispatching.admission.backlog.seconds == 0
-        assert dispatching.window._held == 0
-        assert metrics.audio_seconds.labels("error", "m")._value.get() == 60
+        assert is_free(dispatching.window)
+        assert counted(dispatching, "audio_seconds_total", outcome="error", model="m") == 60
 
     asyncio.run(scenario())
 
@@ -238,7 +237,7 @@ def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_l
     async def scenario() -> None:
         unretrieved = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
-        dispatching, engine, recordings, _ = front()
+        dispatching, engine, recordings = front()
         with recorded(monkeypatch, 40, (1, 5), (10, 15), (20, 25)) as source:
             async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
                 first = asyncio.ensure_future(anext(answers))
@@ -259,7 +258,7 @@ def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_l
 
 def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(monkeypatch):
     async def scenario() -> None:
-        _, _, recordings, _ = front()
+        _, _, recordings = front()
         with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
             waiting = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
             await settle()
@@ -275,7 +274,7 @@ def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(mon
 
 def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
     async def scenario() -> None:
-        dispatching, _, recordings, _ = front()
+        dispatching, _, recordings = front()
         await dispatching.window.acquire(10**9)
         with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
             await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=-19.99)))
@@ -287,7 +286,7 @@ def test_a_job_uses_a_window_of_its_own(monkeypatch):
     """Because its parts enter another window, a recording that comes later is cut and read at once."""
 
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front(max_queued_audio_seconds=35.0)
+        dispatching, engine, recordings = front(max_queued_audio_seconds=35.0)
         with recorded(monkeypatch, 200, *((start, start + 10) for start in range(0, 200, 10))) as job:
             running = asyncio.create_task(  # it is over the limit, and let in
                 collect(recordings.transcribe(job, Options("job", LANE)))

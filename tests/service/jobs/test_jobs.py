@@ -21,13 +21,14 @@ class Attempts:
 
     def __init__(self, folder, outcomes):
         self.store, self.outcomes, self.began, self.now = store_in(folder), outcomes, [], 1000.0
+        self.metrics = Metrics()
         self.jobs = Jobs(
             self.store,
             transcribe=self.transcribe,
             is_ready=lambda: True,
             limits=JobLimits(1, 60.0),
             outbound=None,
-            metrics=Metrics(),
+            metrics=self.metrics,
             clock=lambda: self.now,
         )
 
@@ -90,7 +91,7 @@ def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cance
     asyncio.run(main())
 
     assert attempts.store.find("a").state == "completed"
-    assert attempts.jobs._metrics.jobs.labels("cancelled")._value.get() == 0
+    assert attempts.metrics.registry.get_sample_value("steno_jobs_total", {"outcome": "cancelled"}) == 0
     attempts.store.close()
 
 

@@ -20,7 +20,7 @@ from service.workers.protocol import (
     Transcribe,
     UseKey,
 )
-from tests.service.dispatch.fake_engine import LANE, RATE, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, is_free, settle
 from tests.service.workers.sessions import run
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
@@ -105,7 +105,7 @@ def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory, file_co
 
         assert on.sent == [Ended(3)]
         assert not on.dispatcher.admission.backlog.entries
-        assert on.dispatcher.window._held == 0
+        assert is_free(on.dispatcher.window)
         await on.session.close()
 
     run(scenario)
