@@ -36,7 +36,7 @@ from models.text.detokenizer import Detokenizer
 from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.script_masks import ScriptMasks
-from models.text.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
+from models.text.tokenizers import AggregateTokenizer, PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
 from transcripts.languages import NAMES
 from transcripts.prompt import Prompt
@@ -109,6 +109,11 @@ class Model(DeviceModel):
             self.default_language = self._config.prompts.default_language
         if self._config.language_prompts:
             self.languages = self._config.language_prompts.languages
+        self._token_languages: dict[int, str] = {}
+        if isinstance(checkpoint.tokenizer, AggregateTokenizer) and not self._config.prompts:
+            self._token_languages = checkpoint.tokenizer.languages
+            if len(self._token_languages) == len(self._vocabulary.pieces):
+                self.languages = self.languages or list(dict.fromkeys(self._token_languages.values()))
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
@@ -283,7 +288,12 @@ class Model(DeviceModel):
 
     @property
     def language_tags(self) -> dict[int, str]:
-        """The language that each token names that is a tag such as ``<en-US>``, as ISO 639-1 code."""
+        """The language that each token says, as ISO 639-1 code.
+
+        Tags such as ``<en-US>`` say one, and so do all tokens of a vocabulary that has a part for each language.
+        """
+        if self._token_languages:
+            return self._token_languages
         pieces = {token: self._vocabulary.pieces[token].strip("<>") for token in self._vocabulary.tags}
         named = {token: language_of_label(piece) for token, piece in pieces.items() if "-" in piece}
         return {token: code for token, code in named.items() if code in NAMES}

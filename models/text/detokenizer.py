@@ -33,7 +33,7 @@ _CODE_POINTS = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
 _WHITESPACE = re.compile(r"\s")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 # Whether a tokenizer drops spaces at the beginning of a text. Other kinds are always detokenized one by one.
-_DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": False, "characters": False}
+_DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": True, "characters": False}
 
 
 class Detokenizer:
@@ -65,7 +65,8 @@ class Detokenizer:
         begins = np.concatenate(([0], np.cumsum(pieces.characters[tokens])))  # each token's offset
         text_of = begins[bounds].tolist()
         raw = list(map(whole.__getitem__, map(slice, text_of, text_of[1:])))
-        texts = [text.lstrip(_SPACE) for text in raw] if _DROPS_FIRST_SPACES.get(self._vocabulary.kind) else raw
+        kind = self._vocabulary.kind
+        texts = [text.lstrip(_SPACE) for text in raw] if _DROPS_FIRST_SPACES.get(kind) else raw
         found = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
         of_word = row[found.first]  # its utterance
         characters = None
@@ -75,7 +76,7 @@ class Detokenizer:
             begin = begins[found.first] + pieces.leading_spaces[tokens[found.first]]
             characters = _whole(np.stack([begin, begins[found.last]]) - (begins[bounds[:-1]] + lost)[of_word])
         return FlatTranscripts(
-            texts=texts,
+            texts=[text.rstrip(_SPACE) for text in texts] if kind == "aggregate" else texts,
             token_bounds=_whole(bounds),
             tokens=_whole(rows.tokens),
             token_confidence=rows.confidence.tobytes(),

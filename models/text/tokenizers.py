@@ -10,7 +10,9 @@ from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
+from transcripts.languages import NAMES
 from transcripts.scripts import begins_unspaced, is_unspaced
+from transcripts.spoken_language import language_of_label
 
 WORD_START = "▁"
 WORD_CONTINUES = "##"
@@ -112,8 +114,10 @@ class AggregateTokenizer:
 
     kind = "aggregate"
 
-    def __init__(self, parts: Sequence[SentencePieceTokenizer]) -> None:
+    def __init__(self, parts: Sequence[SentencePieceTokenizer], names: Sequence[str] = ()) -> None:
+        """Put models together; ``names`` are their labels of languages, such as "en" or "en-US", if they have any."""
         self._parts = tuple(parts)
+        self._names = tuple(names)
         self._ends = tuple(accumulate(len(part.pieces) for part in parts))
         self.pieces = tuple(piece for part in parts for piece in part.pieces)
 
@@ -121,6 +125,13 @@ class AggregateTokenizer:
     def parts(self) -> list[range]:
         """The tokens of each model."""
         return [range(end - len(part.pieces), end) for part, end in zip(self._parts, self._ends, strict=True)]
+
+    @property
+    def languages(self) -> dict[int, str]:
+        """The language of each token whose model is named after one, by ISO 639-1 code."""
+        codes = [language_of_label(name) for name in self._names]
+        of_parts = zip(self.parts, codes, strict=False)  # without names, nothing
+        return {token: code for part, code in of_parts if code in NAMES for token in part}
 
     def join(self, tokens: Sequence[int]) -> str:
         """Return the text of some tokens: bytes merged, the space before the first word kept.
@@ -299,7 +310,8 @@ class Vocabulary:
     def text(self, tokens: Sequence[int]) -> str:
         """Return the transcript: the tokens joined, without tags and without a space before a punctuation mark."""
         if self.tags.isdisjoint(tokens):
-            return self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
+            text = self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
+            return text.strip(" ") if self.kind == AggregateTokenizer.kind else text  # NeMo keeps the first space
         return self.text([token for token in tokens if token not in self.tags]).strip()
 
 

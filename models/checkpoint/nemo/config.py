@@ -22,6 +22,7 @@ from models.errors import OtherPurposeError
 _MAX_VOCABULARY = 1_000_000
 _MAX_SECONDS = 1_000_000
 _DEFAULT_PROMPTS, _MAX_PROMPTS = 128, 4096
+_MAX_PARTS = 256
 _BESIDE_A_MODEL = "one that identifies languages can be given with a model, as its language identifier"
 
 
@@ -57,12 +58,14 @@ class NemoModel:
         config: the model's configuration.
         tokenizer_files: base names of the tokenizer's files in the checkpoint: none for characters, several for an
             aggregate vocabulary, in the order of their ids.
+        tokenizer_names: labels of the languages of an aggregate vocabulary's parts; empty for any other.
         word_pieces: whether the file is a list of word pieces, and not a SentencePiece model.
         labels: the characters of a model without subwords.
     """
 
     config: ModelConfig
     tokenizer_files: tuple[str, ...]
+    tokenizer_names: tuple[str, ...]
     word_pieces: bool
     labels: tuple[str, ...]
 
@@ -107,8 +110,9 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
-    files, word_pieces = _tokenizer_files(root.section("tokenizer"), kind)
-    return NemoModel(config, files, word_pieces, labels)
+    section = root.section("tokenizer")
+    files, word_pieces = _tokenizer_files(section, kind)
+    return NemoModel(config, files, _tokenizer_names(section, kind), word_pieces, labels)
 
 
 def _trained_seconds(root: Section) -> float | None:
@@ -164,7 +168,21 @@ def _tokenizer_files(section: Section, kind: _Kind) -> tuple[tuple[str, ...], bo
         return tokenizer_files(section), False
     if not kind.subwords:
         return (), False
-    section.expect("type", "bpe", "wpe")
+    section.expect("type", "bpe", "wpe", "agg")
     section.expect("custom_tokenizer", None)
+    if names := _tokenizer_names(section, kind):
+        parts = section.section("langs")
+        for name in names:
+            parts.section(name).expect("type", "bpe")
+        return tuple(parts.section(name).file_name("model_path") for name in names), False
     word_pieces = section.get("type") == "wpe"
     return (section.file_name("vocab_path" if word_pieces else "model_path"),), word_pieces
+
+
+def _tokenizer_names(section: Section, kind: _Kind) -> tuple[str, ...]:
+    """Return the names of an aggregate vocabulary's parts, which are languages; empty for any other vocabulary."""
+    if kind.attention or not kind.subwords or section.get("type") != "agg":
+        return ()
+    names = section.section("langs").names()
+    section.require("langs", 0 < len(names) <= _MAX_PARTS, f"1 to {_MAX_PARTS} vocabularies by their languages")
+    return names

@@ -183,7 +183,8 @@ def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
         tokenizer: Tokenizer = _parsed(archive, model.tokenizer_files[0], WordPieceTokenizer)
     else:
         parts = [_parsed(archive, name, SentencePieceTokenizer) for name in _bounded(archive, model.tokenizer_files)]
-        tokenizer = parts[0] if len(parts) == 1 else AggregateTokenizer(parts)
+        is_whole = len(parts) == 1 and not model.tokenizer_names
+        tokenizer = parts[0] if is_whole else AggregateTokenizer(parts, model.tokenizer_names)
     labels = len(tokenizer.pieces)
     if model.config.vocabulary_size != (padded_outputs(labels) if model.config.attention else labels):
         key, pieces = "the number of labels", f"the {labels} pieces of the tokenizer"

@@ -94,8 +94,13 @@ class TranscriptionOptions:
         among = self.model.languages if named else self.fields.languages or self.model.languages
         whole, each = await in_thread(self.threads, lambda: detect_languages(segments(), among))
         if whole is None:
-            return replace(language, code=named, source="assumed") if named else language
+            return self._assumed(language)
         return replace(language, code=whole.language, probability=whole.probability, segments=each)
+
+    def _assumed(self, language: Language) -> Language:
+        """Return the language that the request names for a text that does not tell its own."""
+        named = self.fields.language
+        return replace(language, code=named, source="assumed") if named and not language.code else language
 
     def identified(self, recording: Spoken | None, segments: Sequence[Spoken | None]) -> Language:
         """Return language and task of a text whose spoken language was identified, or that the model has tagged.
@@ -106,7 +111,7 @@ class TranscriptionOptions:
         """
         text, target = self.language, self.fields.target_language
         if recording is None:
-            return text
+            return self._assumed(text)
         if target:
             return replace(text, task="transcribe" if target == recording.language else "translate")
         source: LanguageSource = text.source if self.identification else "model"

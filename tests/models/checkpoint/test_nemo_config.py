@@ -100,7 +100,6 @@ REFUSED = [
     ("aux_ctc.decoder.add_blank", False),
     ("aux_ctc.decoder.num_classes", 64),
     ("aux_ctc.decoding.strategy", "flashlight"),
-    ("tokenizer.type", "agg"),
     ("tokenizer.custom_tokenizer", {"_target_": "CanaryTokenizer"}),
     ("tokenizer.model_path", None),
 ]
