@@ -5,6 +5,7 @@ import numpy as np
 from audio.samples import Samples
 from training.codec import coded
 from training.recipe_augmentation import Augmentation, Level, Noise, Reverberation
+from training.recordings import AugmentationRecordings
 
 # Range of c in noise whose power falls as frequency ** -c: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)
@@ -12,7 +13,13 @@ _COLOURS = (0.0, 2.0)
 _DECAY = np.log(1e3)
 
 
-def augmented(samples: Samples, rate: int, config: Augmentation, random: np.random.Generator) -> Samples:
+def augmented(
+    samples: Samples,
+    rate: int,
+    config: Augmentation,
+    random: np.random.Generator,
+    recordings: AugmentationRecordings | None = None,
+) -> Samples:
     """Return a clip with reverberation, noise, another level and a codec, each if it is configured.
 
     Args:
@@ -20,14 +27,24 @@ def augmented(samples: Samples, rate: int, config: Augmentation, random: np.rand
         rate: samples per second.
         config: the augmentations; those of features are made elsewhere.
         random: generator of the choices.
+        recordings: those that the configuration names.
 
     Returns:
         As many samples, float32, within -1 to 1.
+
+    Raises:
+        ManifestError: if a recording does not decode.
     """
+    noise, rooms = (recordings.noise, recordings.rooms) if recordings else (None, None)
     if config.reverberation and random.random() < config.reverberation.share:
         samples = reverberated(samples, rate, config.reverberation, random)
+    if config.recorded_rooms and rooms and random.random() < config.recorded_rooms.share:
+        samples = in_room(samples, rooms.room(rate, random))
     if config.noise and random.random() < config.noise.share:
         samples = with_noise(samples, config.noise, random)
+    if config.recorded_noise and noise and random.random() < config.recorded_noise.share:
+        snr_db = random.uniform(*config.recorded_noise.snr_db)
+        samples = _added(samples, noise.noise(len(samples), rate, random), snr_db)
     if config.level:
         samples = at_level(samples, config.level, random)
     samples = np.clip(samples, -1.0, 1.0)
@@ -43,20 +60,28 @@ def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.
     time = np.arange(1, int(seconds * rate) + 1) / rate
     room = random.standard_normal(len(time)) * np.exp(-_DECAY * time / seconds)
     response = np.concatenate([[1.0], room / (direct_to_room * np.sqrt(np.sum(room**2)))])
-    result = _convolved(samples, response)
-    return (result * _rms(samples) / max(_rms(result), 1e-9)).astype(np.float32)
+    return _as_loud(_convolved(samples, response), samples)
+
+
+def in_room(samples: Samples, response: Samples) -> Samples:
+    """Return a clip in a room, as loud as before and at the same time.
+
+    Args:
+        samples: the clip, float32 [n].
+        response: the room's answer to an impulse, float32 [m]; its loudest sample is taken for the direct sound.
+    """
+    return _as_loud(_convolved(samples, response.astype(np.float64), int(np.abs(response).argmax())), samples)
 
 
 def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> Samples:
     """Return a clip with stationary noise of a random colour and signal-to-noise ratio."""
-    snr = 10 ** (random.uniform(*config.snr_db) / 20)
+    snr_db = random.uniform(*config.snr_db)
     size = _fft_size(len(samples))
     spectrum = np.fft.rfft(random.standard_normal(size))
     colour = random.uniform(*_COLOURS)
     spectrum[1:] *= np.arange(1, len(spectrum)) ** (-colour / 2)
     spectrum[0] = 0.0
-    noise = np.fft.irfft(spectrum, size)[: len(samples)]
-    return (samples + noise * _rms(samples) / (snr * max(_rms(noise), 1e-9))).astype(np.float32)
+    return _added(samples, np.fft.irfft(spectrum, size)[: len(samples)], snr_db)
 
 
 def at_level(samples: Samples, config: Level, random: np.random.Generator) -> Samples:
@@ -64,11 +89,21 @@ def at_level(samples: Samples, config: Level, random: np.random.Generator) -> Sa
     return (samples * 10 ** (random.uniform(*config.gain_db) / 20)).astype(np.float32)
 
 
-def _convolved(samples: Samples, response: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Samples:
-    """Return a clip convolved with a room's response, cut to the clip's length."""
+def _added(samples: Samples, noise: np.ndarray[tuple[int], np.dtype[np.floating]], snr_db: float) -> Samples:
+    """Return a clip with noise at a ratio of their loudness."""
+    snr = 10 ** (snr_db / 20)
+    return (samples + noise * _rms(samples) / (snr * max(_rms(noise), 1e-9))).astype(np.float32)
+
+
+def _as_loud(result: Samples, samples: Samples) -> Samples:
+    return (result * _rms(samples) / max(_rms(result), 1e-9)).astype(np.float32)
+
+
+def _convolved(samples: Samples, response: np.ndarray[tuple[int], np.dtype[np.float64]], first: int = 0) -> Samples:
+    """Return a clip convolved with a room's response, from the sample ``first`` on, cut to the clip's length."""
     size = _fft_size(len(samples) + len(response))
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
-    return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
+    return np.fft.irfft(spectrum, size)[first : first + len(samples)].astype(np.float32)
 
 
 def _fft_size(length: int) -> int:

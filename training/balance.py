@@ -3,7 +3,16 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from training.recipe import TrainingData
+from training.take_index import TakeIndex
+
 _ROUNDING = 1e-9
+
+
+def weights_of_takes(takes: TakeIndex, data: TrainingData) -> NDArray[np.float64]:
+    """Return how often to draw each take in an epoch, by a recipe's balance and its weights of data sets."""
+    weights = sampling_weights(takes.seconds, takes.sources, takes.speakers, data.source_balance, data.speaker_balance)
+    return weights * np.asarray(data.weights)[takes.sets] if data.weights else weights
 
 
 def sampling_weights(

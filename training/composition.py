@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from audio.samples import Samples
 from training.ahead import ahead
 from training.augment import augmented
-from training.balance import sampling_weights
+from training.balance import weights_of_takes
 from training.batch import Batch
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
 from training.recipe import Recipe
+from training.recordings import AugmentationRecordings
 from training.sampler import Position
 from training.spec_augment import draw_masks
 from training.student import FRONT_END
@@ -43,20 +44,21 @@ Random = np.random.Generator
 class Composer:
     """Composes the batches of a run. Threads may share it."""
 
-    def __init__(self, takes: TakeIndex, recipe: Recipe, mels: int) -> None:
+    def __init__(
+        self, takes: TakeIndex, recipe: Recipe, mels: int, recordings: AugmentationRecordings | None = None
+    ) -> None:
         """Prepare to compose.
 
         Args:
             takes: the clips; how often one is drawn follows from the recipe's balance of sources and speakers.
             recipe: the recipe, with a teacher.
             mels: bands of the features.
+            recordings: recordings that the augmentation needs.
         """
         assert recipe.teacher, "composed sound is for a teacher"
         self._takes, self._recipe, self._config, self._mels = takes, recipe, recipe.teacher.composition, mels
-        data = recipe.data
-        weights = sampling_weights(
-            takes.seconds, takes.sources, takes.speakers, data.source_balance, data.speaker_balance
-        )
+        self._recordings = recordings
+        weights = weights_of_takes(takes, recipe.data)
         # The takes of each voice, and how likely each voice and each of its takes are.
         _, voice, sizes = np.unique(takes.speakers, return_inverse=True, return_counts=True)
         self._of_voice = np.split(np.argsort(voice, kind="stable"), np.cumsum(sizes)[:-1])
@@ -133,7 +135,8 @@ class Composer:
             row = self._speech(samples, random, skip)
         if random.random() < self._config.over:
             row = row + self._speech(samples, random, skip) * 10 ** (-random.uniform(*_OVER_DB) / 20)
-        return augmented(row.astype(np.float32), FRONT_END.sample_rate, self._recipe.augmentation, random)
+        row = row.astype(np.float32)
+        return augmented(row, FRONT_END.sample_rate, self._recipe.augmentation, random, self._recordings)
 
     def _speech(self, samples: int, random: Random, skip: Callable[[str], None]) -> Samples:
         """Return clips of one voice one after the other, at one speed, [samples]."""

@@ -11,6 +11,7 @@ from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
 from training.recipe_augmentation import Augmentation
+from training.recordings import AugmentationRecordings
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
@@ -58,6 +59,7 @@ class Examples:
         seed: int,
         mels: int,
         positions: int | None = None,
+        recordings: AugmentationRecordings | None = None,
     ) -> None:
         """Prepare to make examples.
 
@@ -68,6 +70,7 @@ class Examples:
             seed: seed of the augmentation.
             mels: bands of the features.
             positions: most labels of a sequence for an attention decoder, or None without one.
+            recordings: recordings that the augmentation needs.
         """
         self.takes = takes
         self.transcripts = Transcripts(vocabulary)
@@ -75,6 +78,7 @@ class Examples:
         self._seed = seed
         self._mels = mels
         self._positions = positions
+        self._recordings = recordings
         self._decoded = DecodedTakes()
 
     def make(self, epoch: int, draw: Draw) -> Example:
@@ -87,7 +91,8 @@ class Examples:
         random = np.random.default_rng([self._seed, epoch, draw.take, draw.copy])
         if take.clip.text is None:
             raise ManifestError(f"{take.clip} has no transcript")
-        samples = augmented(self._decoded.samples(take), FRONT_END.sample_rate, self._augmentation, random)
+        samples = self._decoded.samples(take)
+        samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
         features = len(samples) // FRONT_END.hop
         masked_frames, masked_mels = self._masks(features, random)
         stretch = drawn_stretch(self._augmentation.vocal_tract, random)

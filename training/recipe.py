@@ -20,6 +20,7 @@ class TrainingData:
 
     Attributes:
         manifests: JSON Lines files, patterns of their names, or folders (training/manifest.py).
+        weights: for each of ``manifests``, how often an epoch has each of its clips, as a factor; None is 1 for all.
         split: only clips of this split, or None for all.
         min_seconds: shorter takes are left out.
         max_seconds: longer takes are left out.
@@ -35,6 +36,7 @@ class TrainingData:
     """
 
     manifests: tuple[Path, ...]
+    weights: tuple[float, ...] | None = within(1e-3, 1e3, default=None)
     split: str | None = None
     min_seconds: float = within(0.1, 60, default=0.5)
     max_seconds: float = within(0.1, 60, default=20.0)
@@ -44,6 +46,10 @@ class TrainingData:
     max_labels_per_second: float | None = within(0.1, 1000, default=None)
     unknown_share: float = within(0, 1, default=0.1)
     window: int | None = within(1, 1_000_000_000, default=None)
+
+    def __post_init__(self) -> None:
+        if self.weights and len(self.weights) != len(self.manifests):
+            raise ValueError(f"weights has {len(self.weights)} numbers for {len(self.manifests)} manifests")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The augmentation of a recipe, in frozen dataclasses; see training/recipe.py."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from training.recipe_bounds import within
 
@@ -62,6 +63,34 @@ class Reverberation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedNoise:
+    """Recordings of noise, of which a part is added to a share of the clips.
+
+    Attributes:
+        folders: folders of recordings, with the folders inside.
+        share: share of the clips.
+        snr_db: lowest and highest ratio of speech to noise, in dB.
+    """
+
+    folders: tuple[Path, ...]
+    share: float = within(0, 1)
+    snr_db: tuple[float, float] = within(-20, 80)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRooms:
+    """Recorded answers of rooms to an impulse, for a share of the clips.
+
+    Attributes:
+        folders: folders of recordings, with the folders inside.
+        share: share of the clips.
+    """
+
+    folders: tuple[Path, ...]
+    share: float = within(0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """Loudness of the clips.
 
@@ -91,5 +120,7 @@ class Augmentation:
     vocal_tract: VocalTract | None = None
     noise: Noise | None = None
     reverberation: Reverberation | None = None
+    recorded_noise: RecordedNoise | None = None
+    recorded_rooms: RecordedRooms | None = None
     level: Level | None = None
     codec: Codec | None = None

@@ -15,7 +15,7 @@ from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.adapters import add_adapters, merged
 from training.attention_vocabulary import AttentionVocabulary
-from training.balance import sampling_weights
+from training.balance import weights_of_takes
 from training.batch import Batch
 from training.buckets import buckets_of_equal_audio
 from training.composition import Composer
@@ -32,6 +32,7 @@ from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe
+from training.recordings import AugmentationRecordings
 from training.sampler import BucketSampler, Position
 from training.snapshot import STATE, Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
@@ -102,6 +103,7 @@ class Run:
         self.loss_scale = LossScale(scales=recipe.precision == "float16")
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
+        self._recordings = AugmentationRecordings(recipe.augmentation)
         initial = _initial(recipe)
         teacher = read_teacher(recipe.teacher.checkpoint) if recipe.teacher else None
         self.vocabulary = _vocabulary(recipe)
@@ -139,11 +141,12 @@ class Run:
             recipe.seed,
             mels=self.config.features.mels,
             positions=self.config.attention.positions if self.config.attention else None,
+            recordings=self._recordings,
         )
         for take in self.dev:
             self.examples.transcripts.tokens(take.clip, "")  # checks that the vocabulary has its language
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
-        self.survey = [*self.takes.survey]
+        self.survey = [*self.takes.survey, *(one.survey for one in self._recordings.all)]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
         if not teacher:
             self.survey.append(forecast(self.sampler, self.takes.seconds, self.takes.labels))
@@ -151,7 +154,7 @@ class Run:
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
-        self._identity = _identity(recipe, self.takes)
+        self._identity = _identity(recipe, self.takes, self._recordings)
 
     @property
     def finished(self) -> bool:
@@ -176,9 +179,8 @@ class Run:
         pins = self.device.type == "cuda"
         if not self.teacher:
             return load(self.sampler, self.examples, self.position, self.own_parts, pins=pins)
-        return Composer(self.takes, self.recipe, self.config.features.mels).batches(
-            self.position, self.own_parts, pins=pins
-        )
+        composer = Composer(self.takes, self.recipe, self.config.features.mels, self._recordings)
+        return composer.batches(self.position, self.own_parts, pins=pins)
 
     def save(self) -> None:
         """Save the state, in the first process.
@@ -324,7 +326,7 @@ def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeat
 
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
     seconds, labels, data, batches = takes.seconds, takes.labels, recipe.data, recipe.batches
-    weights = sampling_weights(seconds, takes.sources, takes.speakers, data.source_balance, data.speaker_balance)
+    weights = weights_of_takes(takes, data)
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
     if batches.rows and len(batches.rows) != len(buckets.all):
@@ -337,10 +339,11 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     )
 
 
-def _identity(recipe: Recipe, takes: TakeIndex) -> dict[str, Any]:
-    """Return what must not change when a run is resumed: its recipe without folders, and its takes."""
+def _identity(recipe: Recipe, takes: TakeIndex, recordings: AugmentationRecordings) -> dict[str, Any]:
+    """Return what must not change when a run is resumed: its recipe without folders, its takes and its recordings."""
     values = _without_folders(dataclasses.asdict(recipe))
-    return {key: value for key, value in values.items() if key not in _CHANGEABLE} | {"clips": takes.digest}
+    kept = {key: value for key, value in values.items() if key not in _CHANGEABLE}
+    return kept | {"clips": takes.digest, "recordings": [one.digest for one in recordings.all]}
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

@@ -34,7 +34,7 @@ from training.survey import Survey
 from training.takes import Take, fitting
 from training.transcripts import Transcripts
 
-_FORMAT = 2
+_FORMAT = 3
 _CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
 _TAKE = np.dtype(
     [
@@ -46,6 +46,7 @@ _TAKE = np.dtype(
         ("size", "<u4"),  # of the clip's line, in bytes
         ("labels", "<u4"),
         ("shard", "<u4"),
+        ("set", "<u4"),
     ]
 )
 # Clips in a shard if they are not in tars.
@@ -123,6 +124,11 @@ class TakeIndex(Sequence[Take]):
         """Number of the shard of each take, from 0: a file of several recordings, or a thousand clips in a row."""
         return np.asarray(self._records["shard"])
 
+    @property
+    def sets(self) -> NDArray[np.uint32]:
+        """Number of the recipe's manifest that lists each take, from 0."""
+        return np.asarray(self._records["set"])
+
 
 def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
     """Return the takes of a recipe: each clip at each speed at which its length and its density of labels are allowed.
@@ -161,7 +167,7 @@ def _made_of(recipe: Recipe, config: ModelConfig) -> dict[str, Any]:
     named = [recipe.vocabulary, recipe.initial, *(one.vocabulary for one in recipe.languages or ())]
     named += [recipe.teacher.checkpoint] if recipe.teacher else []
     try:
-        lists = [file for manifest in _manifests(recipe) for file in files_of(manifest)]
+        lists = [file for _, manifest in _manifests(recipe) for file in files_of(manifest)]
     except OSError as error:
         raise ManifestError(f"{error.filename}: {error.strerror}") from error
     files = [_state(path) for path in [*lists, *filter(None, named)]]
@@ -185,7 +191,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     shards, digest = _Shards(), hashlib.sha256()
     fitted = 0
     with _NewFile(folder / _CLIPS) as clips, _NewFile(folder / _TAKES) as takes:
-        for clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
+        for number, clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
             survey.note_clip(clip)
             kept, tokens = [], list[int]()
             for take in fitting([clip], data):
@@ -204,7 +210,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
             about = (_digest(clip.source), _digest(clip.source, clip.speaker), len(line))
             shard = shards.number(clip)
             for take, labels in kept:
-                record = (clips.size, take.seconds, take.speed, *about, labels, shard)
+                record = (clips.size, take.seconds, take.speed, *about, labels, shard, number)
                 takes.add(np.array(record, dtype=_TAKE).tobytes())
                 digest.update(_identity(take).encode())
             clips.add(line)
@@ -222,12 +228,15 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     }
 
 
-def _all_clips(recipe: Recipe) -> Iterator[Clip]:
-    return (clip for manifest in _manifests(recipe) for clip in clips_of(manifest, recipe.data.split))
+def _all_clips(recipe: Recipe) -> Iterator[tuple[int, Clip]]:
+    """Yield all clips, each with the number of the recipe's manifest that lists it."""
+    for number, manifest in _manifests(recipe):
+        for clip in clips_of(manifest, recipe.data.split):
+            yield number, clip
 
 
-def _manifests(recipe: Recipe) -> list[Path]:
-    return [manifest for path in recipe.data.manifests for manifest in manifests_of(path)]
+def _manifests(recipe: Recipe) -> list[tuple[int, Path]]:
+    return [(number, found) for number, path in enumerate(recipe.data.manifests) for found in manifests_of(path)]
 
 
 class _Shards:

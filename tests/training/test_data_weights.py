@@ -1,0 +1,71 @@
+"""Each data set of a recipe has its weight in every epoch."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.small_run import TEXTS, manifest, recipe_file
+from training.balance import weights_of_takes
+from training.errors import RecipeError
+from training.loop import train
+from training.recipe_file import read_recipe
+from training.run import Run
+
+
+def run_of(folder, **data):
+    """A run with two data sets, of two files of one clip each and of one of two clips."""
+    for number, names in enumerate([["espeak-2s"], ["slt-1s"], ["awb-4s", "rms-6s"]]):
+        manifest(folder, {name: TEXTS[name] for name in names}).rename(folder / f"{'aab'[number]}_{number}.jsonl")
+    data = {"manifests": ["a_*.jsonl", "b_2.jsonl"]} | data
+    return Run(read_recipe(recipe_file(folder, steps=8, data=data)), folder, torch.device("cpu"))
+
+
+def drawn(run, epochs=40):
+    """How often an epoch has each take, on average."""
+    takes = np.concatenate([run.sampler.epoch(number).takes for number in range(epochs)])
+    return np.bincount(takes, minlength=len(run.takes)) / epochs
+
+
+def test_an_epoch_has_the_clips_of_a_data_set_as_often_as_its_weight_says(tmp_path):
+    assert drawn(run_of(tmp_path, weights=[3, 0.5])) == pytest.approx([3, 3, 0.5, 0.5], abs=0.25)
+
+
+def test_without_weights_each_clip_is_there_once(tmp_path):
+    assert drawn(run_of(tmp_path)).tolist() == [1, 1, 1, 1]
+
+
+def test_weights_and_balance_multiply(tmp_path):
+    balanced = run_of(tmp_path, source_balance=0.5)
+    weighted = run_of(tmp_path, source_balance=0.5, weights=[2, 1])
+
+    before, after = (weights_of_takes(run.takes, run.recipe.data) for run in (balanced, weighted))
+
+    assert after == pytest.approx(before * [2, 2, 1, 1])
+
+
+def test_a_run_with_weights_resumes_as_if_it_had_not_stopped(tmp_path):
+    def finished(run, last=8):
+        train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
+        return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
+
+    whole = finished(run_of(tmp_path, weights=[3, 0.5]))
+    finished(run_of(tmp_path, weights=[3, 0.5]), last=4)
+    resumed = run_of(tmp_path, weights=[3, 0.5])
+    resumed.resume()
+
+    assert finished(resumed) == whole
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2, 3], "data: weights has 3 numbers for 2 manifests"),
+        ([1, 0], "data.weights is 0.0; it must be within 0.001 and 1000"),
+        ([], "data.weights must be a list of at least 1"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(tmp_path, weights, message):
+    with pytest.raises(RecipeError, match=message):
+        run_of(tmp_path, weights=weights)
