@@ -16,7 +16,7 @@ Residual = Literal["add", "max"]
 ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
 JointActivation = Literal["relu", "tanh", "sigmoid"]
-PromptFormat = Literal["canary", "canary2"]
+PromptFormat = Literal["canary", "canary2", "cohere"]
 Pooling = Literal["statistics", "mean", "attention"]
 
 # The longest parts of recordings, in seconds. Training clips say little: a last stage of training may have had short
@@ -251,6 +251,7 @@ class AttentionDecoderConfig:
             ``positions`` bounds it.
         beam: beam width of the search; 1 is greedy.
         length_penalty: exponent of the length penalty in the scores of a beam.
+        tied: whether the output layer shares the embedding's weights.
     """
 
     width: int
@@ -262,6 +263,7 @@ class AttentionDecoderConfig:
     length_margin: int | None
     beam: int = 1
     length_penalty: float = 0.0
+    tied: bool = True
 
 
 @dataclass(frozen=True, slots=True)

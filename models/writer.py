@@ -35,7 +35,8 @@ class Writer:
         self._vocabulary = vocabulary
         graphed = decoder.embedding.weight.device.type != "cpu"
         self._search = AttentionSearch(decoder, prompts.end, graphed=graphed)
-        self._least = config.features.sample_rate  # samples; NeMo pads audio for Canary to a second
+        # Samples of the shortest utterance: NeMo pads audio for Canary to a second.
+        self._least = 0 if config.prompts and config.prompts.format == "cohere" else config.features.sample_rate
 
     @property
     def sizes(self) -> Sizes[Any]:

@@ -84,7 +84,7 @@ class Cache:
 class AttentionDecoder(nn.Module):
     """Scores the next token from the tokens before it and the encoder's frames.
 
-    The output layer shares the embedding's weights (Press and Wolf, 2017) and has its own bias.
+    The output layer shares the embedding's weights (Press and Wolf, 2017), or has its own; its bias is its own.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class AttentionDecoder(nn.Module):
         self.embedding_norm = nn.LayerNorm(config.width)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
+        self.output_weight = None if config.tied else nn.Parameter(torch.zeros(outputs, config.width))
         self.output_bias = nn.Parameter(torch.zeros(outputs))
         self.dropout = nn.Dropout(dropout)
 
@@ -141,7 +142,7 @@ class AttentionDecoder(nn.Module):
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DecoderLayer)
             hidden = layer.read(hidden, (memory.keys[index], memory.values[index]), padding, self.dropout)
-        return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+        return linear(self.norm(hidden), self._scoring_weight, self.output_bias)
 
     def forward(self, tokens: Tensor, positions: Tensor, memory: Memory, cache: Cache) -> Tensor:
         """Read tokens that follow those in the cache, and add them to it.
@@ -159,7 +160,7 @@ class AttentionDecoder(nn.Module):
         kernels = self._kernels(hidden)
         if kernels is not None:
             hidden = self._after_layers(hidden[:, 0], positions, memory, cache, kernels)[:, None]
-            return product_of_scores(self.norm(hidden), self.embedding.weight, self.output_bias)
+            return product_of_scores(self.norm(hidden), self._scoring_weight, self.output_bias)
         later = torch.arange(cache.keys.size(3), device=tokens.device) > positions[:, None]
         # Numbers, because attention would convert a bool mask again in each layer.
         before = additive_mask(later, hidden.dtype)
@@ -167,7 +168,11 @@ class AttentionDecoder(nn.Module):
             past = cache.keys[index], cache.values[index]
             frames = memory.keys[index], memory.values[index]
             hidden = layer(hidden, positions, past, before, frames, memory.bias)
-        return product_of_scores(self.norm(hidden), self.embedding.weight, self.output_bias)
+        return product_of_scores(self.norm(hidden), self._scoring_weight, self.output_bias)
+
+    @property
+    def _scoring_weight(self) -> Tensor:
+        return self.embedding.weight if self.output_weight is None else self.output_weight
 
     def _kernels(self, hidden: Tensor) -> DecoderStep | None:
         """Return the kernels of a step, if this is one for inference on a GPU that has them."""

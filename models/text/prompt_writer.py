@@ -1,6 +1,6 @@
 """Prompts of an attention decoder: the options of a caller, and their special tokens.
 
-The formats are those of NeMo's Canary models.
+The formats are those of NeMo's Canary models, and that of Cohere Transcribe.
 """
 
 import re
@@ -28,7 +28,21 @@ _TEMPLATES = {
         "{timestamps}",
         "<|nodiarize|>",
     ),
+    "cohere": (
+        "▁",
+        "<|startofcontext|>",
+        _START,
+        "<|emo:undefined|>",
+        "{language}",
+        "{target}",
+        "{punctuation}",
+        "<|noitn|>",
+        "<|notimestamp|>",
+        "<|nodiarize|>",
+    ),
 }
+# Formats of models that translate: from English and into it, which no checkpoint says.
+_TRANSLATING = ("canary", "canary2")
 _CHOICES = {
     "{task}": {False: "<|transcribe|>", True: "<|translate|>"},
     "{punctuation}": {True: "<|pnc|>", False: "<|nopnc|>"},
@@ -37,6 +51,7 @@ _CHOICES = {
 }
 # A vocabulary may lack the positive piece of these: then prompts cannot ask for it.
 _OPTIONAL = ("{itn}", "{timestamps}")
+_NO_TRANSLATION = "this model does not translate"
 _NO_ITN = "this model cannot be asked to write numbers as people do"
 
 
@@ -62,7 +77,8 @@ class PromptWriter:
         target = prompt.target_language or language
         _check_language("language", language, self._config.languages)
         _check_language("target_language", target, self._config.languages)
-        # Canary was trained to translate from and into English, which no checkpoint says.
+        if target != language and not translates(self._config):
+            raise PromptError("target_language", _NO_TRANSLATION)
         if target != language and ENGLISH not in (language, target):
             message = f"this model translates from English and into it, not from {language!r} into {target!r}"
             raise PromptError("target_language", message)
@@ -83,7 +99,7 @@ class PromptWriter:
 
 def translates(config: PromptConfig) -> bool:
     """Return whether a model translates."""
-    return ENGLISH in config.languages and len(config.languages) > 1
+    return config.format in _TRANSLATING and ENGLISH in config.languages and len(config.languages) > 1
 
 
 def check_unprompted(prompt: Prompt, languages: Sequence[str] | None, *, punctuates: bool) -> None:
@@ -101,7 +117,7 @@ def check_unprompted(prompt: Prompt, languages: Sequence[str] | None, *, punctua
         _check_language("language", prompt.language, languages)
     spoken = prompt.language or (languages[0] if languages is not None and len(languages) == 1 else None)
     if prompt.target_language not in (None, spoken):
-        raise PromptError("target_language", "this model does not translate")
+        raise PromptError("target_language", _NO_TRANSLATION)
     if punctuates and not prompt.punctuation:
         raise PromptError("punctuation", "this model cannot leave out punctuation")
     if prompt.itn:

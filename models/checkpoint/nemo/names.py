@@ -67,6 +67,7 @@ _DECODER = {
         "transf_decoder._embedding.position_embedding.weight",
     ),
     "attention_decoder.output_bias": ("log_softmax.mlp.layer0.bias",),
+    "attention_decoder.output_weight": ("log_softmax.mlp.layer0.weight",),
 }
 # Modules of the head of a language identifier. Its embeddings begin or end with their batch norm.
 _LANGUAGE_HEAD = {

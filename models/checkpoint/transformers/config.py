@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
+from models.checkpoint.transformers import cohere
 from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
 from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder, parse_streaming_encoder
-from models.checkpoint.transformers.front_end import parse_front_end
+from models.checkpoint.transformers.front_end import COHERE, FOR_STREAMS, PLAIN, parse_front_end
 from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
 from models.config import ANY_LANGUAGE, Decoder, LanguagePromptConfig, ModelConfig, TransducerConfig
 from models.errors import UnsupportedValueError
@@ -49,6 +50,7 @@ _KINDS = {
     "nemotron_asr_streaming": _Kind("NemotronAsrStreamingForRNNT", "rnnt", 1024, for_streams=True),
     "nemotron3_5_asr": _Kind("Nemotron3_5AsrForRNNT", "rnnt", 13087, for_streams=True, prompted=True),
     "canary": _Kind("CanaryForConditionalGeneration", "aed", 16384),
+    "cohere_asr": _Kind(cohere.CLASS, "aed", 16384),
 }
 _DEFAULT_PROMPTS, _DEFAULT_PLACE, _MAX_PROMPTS = 128, 101, 4096
 _DEFAULT_DURATIONS = (0, 1, 2, 3, 4)
@@ -81,7 +83,7 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     kind = _kind(root)
     root.expect("architectures", None, [kind.name])
     if kind.decoder == "aed":
-        return _canary(root, kind, documents)
+        return _cohere(root, kind, documents) if kind.name == cohere.CLASS else _canary(root, kind, documents)
     size = root.integer("vocab_size", kind.vocabulary + 1, low=2, high=_MAX_VOCABULARY + 1)
     blank = size - 1
     processor = Section("processor_config", documents.processor)
@@ -104,7 +106,7 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     extractor = Section("feature_extractor", documents.feature_extractor)
     return ModelConfig(
         kind.name,
-        parse_front_end(extractor, encoder.mels, normalized=not kind.for_streams),
+        parse_front_end(extractor, encoder.mels, FOR_STREAMS if kind.for_streams else PLAIN),
         encoder,
         vocabulary_size=blank,
         ctc=transducer is None,
@@ -141,6 +143,31 @@ def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
         transducer=None,
         attention=attention,
         prompts=PROMPTS,
+    )
+
+
+def _cohere(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
+    encoder = parse_encoder(cohere.encoder_section(root))
+    attention = cohere.parse_decoder(root, encoder.width)
+    check_attention_generation(Section("generation_config", documents.generation), end_token(root))
+    prompts = cohere.parse_prompts(root)
+    if cohere.is_as_released(root):
+        cohere.check_released(root)
+    else:
+        ignore_bookkeeping(root)
+        root.refuse_the_rest()
+    processor = Section("processor_config", documents.processor)
+    processor.ignore("auto_map")
+    _check_processor(processor, kind)
+    return ModelConfig(
+        kind.name,
+        parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels, COHERE),
+        encoder,
+        vocabulary_size=root.integer("vocab_size", kind.vocabulary, high=_MAX_VOCABULARY),
+        ctc=False,
+        transducer=None,
+        attention=attention,
+        prompts=prompts,
     )
 
 

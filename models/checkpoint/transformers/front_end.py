@@ -5,24 +5,32 @@ from models.config import FeatureConfig
 
 # A constant in ParakeetFeatureExtractor, and the default in NeMo.
 _LOG_OFFSET = 2**-24
-_PLAIN, _FOR_STREAMS = "ParakeetFeatureExtractor", "NemotronAsrStreamingFeatureExtractor"
+# The classes, and the bands by default. That for streams does not normalize.
+PLAIN, FOR_STREAMS, COHERE = (f"{name}FeatureExtractor" for name in ("Parakeet", "NemotronAsrStreaming", "CohereAsr"))
+_BANDS = {PLAIN: 80, FOR_STREAMS: 80, COHERE: 128}
+# What Cohere's does besides: it adds noise of a fixed seed, which is left out (docs/checkpoints.md), and cuts long
+# recordings. ``auto_map`` names code that came before transformers' class.
+_OF_COHERE = ("dither", "max_audio_clip_s", "overlap_chunk_second", "min_energy_window_samples", "auto_map")
 
 
-def parse_front_end(section: Section, mels: int, *, normalized: bool = True) -> FeatureConfig:
-    """Translate the section of a ParakeetFeatureExtractor, or of that for streams, which does not normalize features.
+def parse_front_end(section: Section, mels: int, kind: str = PLAIN) -> FeatureConfig:
+    """Translate the section of a feature extractor; absent keys have transformers' defaults.
 
     Args:
         section: the feature extractor's section.
         mels: bands that the encoder takes.
-        normalized: whether the model was trained with normalized features.
+        kind: the class that the model needs.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    section.expect("feature_extractor_type", _PLAIN if normalized else _FOR_STREAMS)
+    section.expect("feature_extractor_type", kind)
     section.expect("mel_filters_dtype", "float32")
-    section.integer("feature_size", 80, high=512)
-    section.require("feature_size", section.get("feature_size", 80) == mels, f"as encoder_config.num_mel_bins, {mels}")
+    bands = section.integer("feature_size", _BANDS[kind], high=512)
+    section.require("feature_size", bands == mels, f"as encoder_config.num_mel_bins, {mels}")
+    if kind == COHERE:
+        section.ignore(*_OF_COHERE, "feature_extractor_class")
+        section.expect("normalize", None, "per_feature")
     section.expect("padding_side", "right")
     section.expect("padding_value", 0, 0.0)
     section.ignore("processor_class", "return_attention_mask")
@@ -42,7 +50,7 @@ def parse_front_end(section: Section, mels: int, *, normalized: bool = True) -> 
         high_hz=rate / 2,
         preemphasis=section.optional_number("preemphasis", 0.97, low=0, high=1),
         log_offset=_LOG_OFFSET,
-        normalized=normalized,
+        normalized=kind != FOR_STREAMS,
     )
     section.refuse_the_rest_unless_off()
     return config

@@ -12,7 +12,7 @@ from models.checkpoint.fit import Fit
 from models.checkpoint.nemo.names import is_bookkeeping
 from models.checkpoint.prompted import prompted
 from models.checkpoint.section import Section
-from models.checkpoint.transformers import canary
+from models.checkpoint.transformers import canary, cohere
 from models.checkpoint.transformers.config import Documents, parse_transformers_config
 from models.checkpoint.transformers.folder import Folder
 from models.checkpoint.transformers.json_document import parse_json
@@ -57,10 +57,13 @@ def read_transformers(path: Path) -> Checkpoint:
     wanted = Network.without_weights(config).state_dict()
     if config.attention:
         _check_end(documents.config, tokenizer)
+    if config.attention and config.attention.tied:
         state = _canary_state(fit, wanted, config.encoder, config.attention)
+    elif config.attention:
+        state = fit.take_network(wanted, partial(cohere.cohere_names, encoder=config.encoder))
     else:
         state = fit.take_network(wanted, partial(transformers_names, encoder=config.encoder))
-    fit.finish(ignored=is_bookkeeping)
+    fit.finish(ignored=cohere.is_unused if config.attention else is_bookkeeping)
     return Checkpoint(config, tokenizer, state, window=None, mel_bank=None)
 
 
