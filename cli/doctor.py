@@ -18,7 +18,6 @@ from typing import Any
 from cli.errors import CommandError
 from cli.model_options import MODEL_HELP, Subparsers
 
-_SAMPLE = Path(__file__).parents[1] / "samples" / "austen.flac"
 _TRIAL_SECONDS = 60.0
 _FLAGS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "asimddp", "bf16")
 _PACKAGES = ("torch", "triton", "av", "soundfile", "onnxruntime", "numpy")
@@ -137,6 +136,7 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from models import load_model
     from models.device.fast_paths import FAST_PATHS
     from models.device.precision import default_dtype
+    from service.engine.known_speech import clip, has_same_words
 
     FAST_PATHS.limit(args.fast_paths)
     FAST_PATHS.on_trying = lambda path: print(json.dumps({"trying": path}), flush=True)
@@ -146,7 +146,7 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         if device.type == "cuda" and not is_gpu:
             raise CommandError(f"device {args.device}: this machine, or this build of torch, has no CUDA")
         model = load_model(args.model, device, default_dtype(device))
-        pcm = _sample(model.sample_rate)
+        pcm = clip(model.sample_rate)
         model.model.prepare(1, len(pcm))
         (transcript,) = model.transcribe([pcm])
         with FAST_PATHS.plainly():
@@ -158,7 +158,7 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         "speech": {
             "text": transcript.text,
             "in_float32": plain.text,
-            "same_words": transcript.text.split() == plain.text.split(),
+            "same_words": has_same_words(transcript.text, plain.text, is_bundled=args.model == "bundled"),
         },
         "fast_paths": FAST_PATHS.states() if device.type == "cuda" else {},
     }
@@ -188,21 +188,3 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
     found["packs"] = [str(kind).removeprefix("torch.") for kind in (torch.float32, torch.bfloat16) if can_pack(kind)]
     found["int8"] = "exact" if multiplies_eight_bits_exactly() else "not offered: no exact products of 8 bits"
     return found
-
-
-def _sample(rate: int) -> Any:  # noqa: ANN401  # numpy is not imported yet
-    """Return the sample that comes with Steno, mono float32 at a rate."""
-    import numpy as np
-
-    from audio.limits import AudioLimits
-    from audio.pool import DecodePool
-
-    blocks: list[Any] = []
-    with DecodePool() as pool, _SAMPLE.open("rb") as file:
-        pool.decode_into(
-            lambda block, _: blocks.append(np.frombuffer(bytes(block), np.float32)),
-            file,
-            rate=rate,
-            limits=AudioLimits(),
-        )
-    return np.concatenate(blocks)

@@ -198,7 +198,10 @@ class Metrics:
         )
         meaning = "CUDA graphs by what they compute: captured, refused by the device, or without memory (no_room)."
         self.graphs = gauge("graphs", meaning, "model", "kind", "state")
-        meaning = "Fast paths of a GPU: used, slower than plain operations, disagreed with them, failed, hung, or off."
+        meaning = (
+            "Fast paths of a GPU: used, slower than plain operations, disagreed with them, failed, hung, or off; as "
+            "known_speech, all of them together with a clip of speech."
+        )
         self.fast_path = gauge("fast_path", meaning, "model", "path", "state")
         self.model_info = gauge("model_info", "1 for each model that is served.", "model", "family", "dtype", "device")
         self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")

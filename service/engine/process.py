@@ -40,6 +40,8 @@ from service.engine import loop
 from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
 from service.engine.download import DownloadReport
 from service.engine.identity import identity
+from service.engine.known_speech import PATH as KNOWN_SPEECH
+from service.engine.known_speech import known_speech
 from service.engine.loop import Collated, Recognized
 from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Trying
 from service.engine.quarantine import Quarantine
@@ -62,6 +64,8 @@ _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
+# A model up to this size is loaded once more, on the CPU in float32, to transcribe known speech by plain operations.
+_SMALL_WEIGHT_BYTES = 200_000_000
 _SPEED_STEP = 3  # between the buckets that measure the speed
 _MOST_BATCHES_NOT_FINITE = 3  # in a row
 # Options of a model that change the speed and the memory of its batches.
@@ -234,7 +238,7 @@ class DeviceRecognizer(ABC):
 
     def fast_paths(self) -> dict[str, str]:
         """Return what became of each fast path; nothing on a CPU, which has none."""
-        return FAST_PATHS.states() if self._device.type == "cuda" else {}
+        return FAST_PATHS.states() if FAST_PATHS.suits(self._device) else {}
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy utterances, padded, to memory that the device reads."""
@@ -290,10 +294,48 @@ class SpeechRecognizer(DeviceRecognizer):
         self._served: Transcriber
         super().__init__(load, model, checkpoint, identity)
         self.token_bytes = model.token_bytes
+        self._known_speech: str | None = None
 
     @property
     def _decoders(self) -> Sequence[str | None]:
         return self._served.decoders
+
+    def warm_up(self) -> Iterator[tuple[float, float]]:
+        """Warm up, and compare what fast paths make of known speech, once for each device with these versions."""
+        yield from super().warm_up()
+        states = set(super().fast_paths().values())
+        if not FAST_PATHS.suits(self._device) or states <= {str(PathState.OFF)}:
+            return
+        setup = _setup_of_fast_paths(self._device)
+        what = f"{KNOWN_SPEECH} of {self._setup.model}, {self._setup.dtype}, {self._setup.versions}"
+        if self._setup.options:
+            what += f", {self._setup.options}"
+        self._known_speech = Quarantine().find(setup).get(what)
+        if self._known_speech is None:
+            is_bundled = self._load.checkpoint == bundled.NAME
+            arguments = self._load.model, self.sample_rate, self._text, self._plain_text
+            self._known_speech = known_speech(*arguments, is_bundled=is_bundled)
+            if self._known_speech is not None:
+                Quarantine().keep(setup, what, self._known_speech)
+
+    def fast_paths(self) -> dict[str, str]:
+        """Return what became of each fast path, and of all of them together with known speech."""
+        return super().fast_paths() | ({KNOWN_SPEECH: self._known_speech} if self._known_speech else {})
+
+    def _text(self, samples: Samples) -> str:
+        prompts, decoder = [DEFAULT_PROMPT], self._served.decoders[0]
+        waveforms, lengths = self.collate([samples]).batch
+        (transcript,) = self._served.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).transcripts()
+        return transcript.text
+
+    def _plain_text(self, samples: Samples) -> str:
+        """Transcribe without fast paths: a small model on the CPU in float32, a large one where it is."""
+        if self.weight_bytes > _SMALL_WEIGHT_BYTES:
+            with FAST_PATHS.plainly():
+                return self._text(samples)
+        options = {name: getattr(self._load, name) for name in _OPTIONS}
+        model = load_model(self.checkpoint, "cpu", torch.float32, **options)
+        return model.transcribe([samples])[0].text
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch a batch on the device."""
@@ -339,14 +381,19 @@ def recognizer(load: Load, on_download: DownloadReport) -> DeviceRecognizer:
 
 def _choose_fast_paths(load: Load, device: torch.device, send: Callable[[Trying | Barred], None]) -> None:
     """Bar what the operator does not want and what has failed here before, and have further trials reported."""
-    versions = f"driver {_driver()}, torch {torch.__version__}, triton {_version_of('triton')}"
-    setup = f"{torch.cuda.get_device_name(device)}, {versions}"
+    setup = _setup_of_fast_paths(device)
     FAST_PATHS.limit(load.fast_paths)
     for path, state in (Quarantine().find(setup) | load.barred).items():
         with suppress(ValueError):  # of another version of Steno
             FAST_PATHS.bar(FastPath(path), PathState(state), "in an earlier engine")
     FAST_PATHS.on_trying = lambda path: send(Trying(setup, path))
     FAST_PATHS.on_barred = lambda path, state: send(Barred(setup, path, state))
+
+
+def _setup_of_fast_paths(device: torch.device) -> str:
+    """Return what the fate of fast paths depends on."""
+    versions = f"driver {_driver()}, torch {torch.__version__}, triton {_version_of('triton')}"
+    return f"{_device_name(device)}, {versions}"
 
 
 def _driver() -> str | None:

@@ -191,3 +191,12 @@ def test_right_graphs_are_kept(model, monkeypatch):
 
     assert FAST_PATHS.states()[FastPath.ENCODER_GRAPHS] == "used"
     assert len(graphed.sizes) == 4
+
+
+def test_plainly_no_graph_is_replayed(model, monkeypatch):
+    graphed = passes(model)
+    graphed.prepare(2, SAMPLES)
+    monkeypatch.setattr(_Prepared, "run", None)
+
+    with FAST_PATHS.plainly():
+        assert_same(model, graphed, batch(2))
