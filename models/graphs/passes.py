@@ -82,8 +82,9 @@ class GraphedPasses:
             rows = torch.arange(len(noise), 0, -1, device=noise.device)
             lengths = rows * noise.size(1) // len(noise)
             plain = [tensor.clone() for tensor in work(noise, lengths, None)]
-            agrees = all(_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True))
-            FAST_PATHS.judge(FastPath.ENCODER_GRAPHS, "a graph and its operations differ", agrees=agrees)
+            judged = [_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True)]
+            why = "a graph and its operations: " + ", ".join(found for _, found in judged)
+            FAST_PATHS.judge(FastPath.ENCODER_GRAPHS, why, agrees=all(agrees for agrees, _ in judged))
         return prepared
 
     def clear(self) -> None:
@@ -122,11 +123,13 @@ class GraphedPasses:
         return uploaded
 
 
-def _agree(replayed: Tensor, plain: Tensor) -> bool:
-    """Return whether values are equal up to rounding; of whole numbers, such as tokens, nearly all."""
+def _agree(replayed: Tensor, plain: Tensor) -> tuple[bool, str]:
+    """Return whether values are equal up to rounding; of whole numbers, such as tokens, nearly all; and by how much."""
     if plain.is_floating_point():
-        return bool((replayed - plain).abs().max() <= _ALLOWED_SHARE * plain.abs().max())
-    return bool((replayed == plain).double().mean() >= _EQUAL_SHARE)
+        error, largest = float((replayed - plain).abs().max()), float(plain.abs().max())
+        return error <= _ALLOWED_SHARE * largest, f"{error:.3g} of at most {largest:.3g}"
+    equal = float((replayed == plain).double().mean())
+    return equal >= _EQUAL_SHARE, f"{100 * equal:.0f} % of whole numbers are equal"
 
 
 class _Prepared:

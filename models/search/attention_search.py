@@ -3,7 +3,7 @@
 Graphs run in a side stream, beside the encoding of the next batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,12 +15,15 @@ from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
+from models.search.agreement import COMPARED_ROWS, judge_rows
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
 from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
+
+_COMPARED_TOKENS = 8  # of a batch that is compared; with more, roundings would add up
 
 
 class AttentionSearch:
@@ -49,6 +52,7 @@ class AttentionSearch:
         self._graphed = graphed
         device = decoder.embedding.weight.device
         self._side_stream = SideStream(device)
+        self._compared: set[FastPath] = set()
         self.sizes: Sizes[_Prepared] = Sizes(device, free)
 
     @torch.no_grad()
@@ -77,6 +81,11 @@ class AttentionSearch:
         if prepared is not None:
             padded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
             return prepared.search(self._memory(padded, lengths), prompts, bound.limits)
+        return self._driven_by_host(encoded, lengths, prompts, bound, phrases)
+
+    def _driven_by_host(
+        self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound, phrases: BatchPhrases | None
+    ) -> FetchedResult:
         writing = self._writing(self._memory(encoded, lengths), prompts, bound.longest)
         writing.restart(prompts, bound.limits, phrases)
         return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
@@ -107,7 +116,38 @@ class AttentionSearch:
             writing = self._writing(memory, lasting, longest, caches)
             return _Prepared(writing, memory, caches, lasting, self._side_stream)
 
-        return self.sizes.get(size, prepare)
+        known = self.sizes.get(size, lambda: self._agreeing(prepare, encoded, prompts.size(1), longest))
+        return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
+
+    def _agreeing(self, prepare: Callable[[], "_Prepared"], encoded: Tensor, prompt: int, longest: int) -> "_Prepared":
+        """Prepare a size; without the device's loop, if the first with it does not find what the host finds."""
+        prepared = prepare()
+        path = FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS
+        if not self._agrees(prepared, path, encoded, prompt, longest):
+            prepared = prepare()
+            self._agrees(prepared, FastPath.SEARCH_GRAPHS, encoded, prompt, longest)
+        return prepared
+
+    def _agrees(self, prepared: "_Prepared", path: FastPath, encoded: Tensor, prompt: int, longest: int) -> bool:
+        """Compare the first size with the host, on noise; bar the path if it disagrees.
+
+        Prompts are of any tokens: after the model's own, noise would have no text, and nothing to compare.
+        """
+        if not FAST_PATHS.suits(encoded.device) or path in self._compared:
+            return True
+        self._compared.add(path)
+        rows, frames = min(COMPARED_ROWS, encoded.size(0)), frame_size(encoded.size(1))
+        generator = torch.Generator(encoded.device).manual_seed(0)
+        noise = torch.randn(rows, frames, encoded.size(2), generator=generator, device=encoded.device)
+        noise = 3 * noise.to(encoded.dtype)
+        lengths = torch.arange(rows, 0, -1, device=encoded.device) * frames // rows
+        prompts = torch.arange(rows * prompt, device=encoded.device).view(rows, prompt) % self._decoder.vocabulary_size
+        most = min(longest, prompt + _COMPARED_TOKENS)
+        bound = LengthBound(torch.full_like(lengths, most), most)
+        with FAST_PATHS.trying(path, lambda _: True):
+            found = prepared.search(self._memory(noise, lengths), prompts, bound.limits)
+            plain = self._driven_by_host(noise, lengths, prompts, bound, None)
+            return judge_rows(path, found, plain, encoded.dtype)
 
     def _state(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> list[Layout]:
         """Return the keys and values of a size: those of its texts, and those of its encoder frames by layer."""
@@ -131,7 +171,11 @@ class AttentionSearch:
 
 
 class _Prepared:
-    """State and graph for batches up to a number of rows and frames."""
+    """State and graph for batches up to a number of rows and frames.
+
+    Attributes:
+        loops: whether the device repeats steps by itself.
+    """
 
     def __init__(
         self, writing: GreedyWriting, memory: Memory, caches: Sequence[Cache], prompts: Tensor, side_stream: SideStream
@@ -144,6 +188,7 @@ class _Prepared:
         self._limits = torch.zeros_like(prompts[:, 0])
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream)
+        self.loops = self._driver.loops
 
     def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> FetchedResult:
         rows = prompts.size(0)

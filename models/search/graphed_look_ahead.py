@@ -17,17 +17,13 @@ from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_cap
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
+from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, judge_rows
 from models.search.drivers.graph import GraphDriver
 from models.search.label_masks import LabelMasks, table_size
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
-
-# A search in graphs is compared with plain operations on a batch of up to this size. In half precision, ties and the
-# order of sums may change a row.
-_COMPARED_ROWS, _COMPARED_FRAMES = 16, 64
-_EQUAL_SHARE = 0.9
 
 
 class Form(Protocol):
@@ -145,7 +141,7 @@ class GraphedLookAhead:
     def _finds_the_same(
         self, prepared: "_Prepared", largest: Tensor, path: FastPath, phrases: BatchPhrases | None
     ) -> bool:
-        rows, frames = min(_COMPARED_ROWS, largest.size(0)), min(_COMPARED_FRAMES, largest.size(1))
+        rows, frames = min(COMPARED_ROWS, largest.size(0)), min(COMPARED_FRAMES, largest.size(1))
         if phrases:
             phrases = phrases.first(rows)
             rows = len(phrases.start)
@@ -158,13 +154,10 @@ class GraphedLookAhead:
             table = torch.zeros_like(prepared.masks.table[:2])
             table[1, : self._joint.blank : 2] = -torch.inf
             masks = LabelMasks(table, torch.arange(rows, device=largest.device) % 2)
-        found = prepared.search(encoded, lengths, masks, phrases).rows()
+        found = prepared.search(encoded, lengths, masks, phrases)
         parts = self._predictor, self._joint, self._max_symbols, masks
-        plain = look_ahead(encoded, lengths, *parts, phrases=phrases).rows()
-        equal = sum(one.tokens == other.tokens for one, other in zip(found, plain, strict=True))
-        enough = 1.0 if largest.dtype == torch.float32 else _EQUAL_SHARE
-        why = f"{equal} of {rows} rows have the tokens of plain operations"
-        return FAST_PATHS.judge(path, why, agrees=equal >= enough * rows)
+        plain = look_ahead(encoded, lengths, *parts, phrases=phrases).fetched()
+        return judge_rows(path, found, plain, largest.dtype)
 
     def _prepare_with(self, form: NewForm, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols

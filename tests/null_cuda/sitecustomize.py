@@ -2,7 +2,7 @@
 
 cuDNN is turned off, which would have to choose among kernels. Fast paths agree with plain operations, because results
 are whatever was in memory, and so do words; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises,
-ends or hangs.
+ends or hangs; by any=ends, each kernel of ours and each capture ends the process.
 """
 
 import importlib.util
@@ -66,6 +66,21 @@ def _let_words_be_the_same(module: Any) -> None:
     module.has_same_words = lambda *_, **__: os.environ.get("NULL_CUDA_FAULT") != "known_speech=disagrees"
 
 
+def _end(*_: object, **__: object) -> None:
+    os.abort()
+
+
+def _let_kernels_end(module: Any) -> None:
+    module.JITFunction.run = _end
+
+
+def _let_captures_end(module: Any) -> None:
+    module.CUDAGraph.capture_begin = _end
+
+
+if os.environ.get("NULL_CUDA_FAULT") == "any=ends":
+    sys.meta_path.insert(0, _Changed("triton.runtime.jit", _let_kernels_end))
+    sys.meta_path.insert(0, _Changed("torch.cuda.graphs", _let_captures_end))
 sys.meta_path.insert(0, _Changed("torch.backends.cudnn", _turn_cudnn_off))
 sys.meta_path.insert(0, _Changed("models.device.fast_paths", _let_all_agree))
 sys.meta_path.insert(0, _Changed("service.engine.known_speech", _let_words_be_the_same))

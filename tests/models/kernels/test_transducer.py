@@ -339,7 +339,7 @@ def driver_steps_once(monkeypatch):
 )
 def test_a_search_that_finds_other_tokens_gives_way_to_a_weaker_form(device, spoil, states, monkeypatch, fast_paths):
     monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
-    monkeypatch.setattr("models.search.graphed_look_ahead._COMPARED_FRAMES", 12)
+    monkeypatch.setattr("models.search.graphed_look_ahead.COMPARED_FRAMES", 12)
     spoil(monkeypatch)
     predictor, joint = small_transducer(3, TDT, layers=1, blank_bias=0.5, device=device)
     driver = GraphedLookAhead(predictor, joint, max_symbols=2, fused=True, loops=False)

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.config import AttentionDecoderConfig
+from models.device.fast_paths import FAST_PATHS, FastPaths
 from models.graphs.arena import Arena
 from models.graphs.sizes import frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
+from models.search.drivers.graph import GraphDriver
 from tests.models.no_waiting import no_waiting
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -177,3 +179,23 @@ def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before(beam):
     driver.search(encoded, lengths, prompts, bound)
     with no_waiting():
         driver.search(encoded, lengths, prompts, bound)
+
+
+def replays_nothing(patch):
+    patch.setattr(GraphDriver, "until_done", lambda self, most: most)
+
+
+@pytest.mark.parametrize("beam", BEAMS)
+@pytest.mark.parametrize(("spoil", "state"), [(lambda _: None, "used"), (replays_nothing, "disagreed")])
+def test_graphs_that_write_other_tokens_give_way_to_the_host(monkeypatch, beam, spoil, state):
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    spoil(monkeypatch)
+    model = decoder(beam)
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+    inputs = batch(5, 40, "cpu", 0)
+    monkeypatch.setattr("models.heads.attention_decoder.decoder_step_on", lambda *_: None)
+
+    found = search(graphed, *inputs)
+
+    assert FAST_PATHS.states()["search_graphs"] == state
+    assert found == search(eager, *inputs)

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.device.fast_paths import FAST_PATHS, FastPaths
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import CtcBeam, ctc_beam
+from models.search.drivers.graph import GraphDriver
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from tests.models.no_waiting import no_waiting
 from tests.models.search.test_ctc_beam import BLANK, language_model, random_logits
@@ -114,3 +116,21 @@ def test_the_host_does_not_wait():
     driver.search(*inputs)
     with no_waiting():
         driver.search(*inputs)
+
+
+def stops_early(patch):
+    patch.setattr(GraphDriver, "until_done", lambda self, most: self._replay() or most)
+    patch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)
+
+
+@pytest.mark.parametrize(("spoil", "state"), [(lambda _: None, "used"), (stops_early, "disagreed")])
+def test_graphs_that_find_other_texts_give_way_to_the_host(monkeypatch, spoil, state):
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    spoil(monkeypatch)
+    driver = graphed("cpu")
+    logits, lengths = batch(5, 40, 3, "cpu")
+
+    found = driver.search(logits, lengths).rows()
+
+    assert FAST_PATHS.states() == {"search_graphs": state}
+    assert_same(found, ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
