@@ -4,14 +4,14 @@
 
 Each clip names its rarest words, as a caller would who knows what the recording is about, among distractors: rare words
 of other clips. Rare is what the rest of the manifest has seldom. Recall is the share of these words that the transcript
-has. Speed is measured in turns, with lists of several lengths: the same for all clips, which is grown into a tree once,
-and one of its own for each clip, which is grown anew.
+has. Speed is measured in turns, with lists of several lengths, the same for all clips, which is grown into a tree once;
+and with a list of its own for each clip, which is grown anew.
 """
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -53,6 +53,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=3, help="rare words of a clip")
     parser.add_argument("--distractors", type=int, default=100)
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 100, 1000], help="of the lists for the speed")
+    parser.add_argument("--own", type=int, default=100, help="length of lists that each clip has for itself")
+    parser.add_argument("--timed", type=int, help="clips whose speed is measured; default: all")
     parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
 
@@ -65,7 +67,7 @@ def main() -> None:
     print(f"{'phrases':24} {'WER %':>6} {'recall %':>9}")
     for name, (wer, recall) in words.items():
         print(f"{name:24} {100 * wer:6.2f} {100 * recall:9.1f}")
-    speed = _speed(model, clips, sorted(seen), args)
+    speed = _speed(model, clips[: args.timed], sorted(seen), args)
     print(f"{'phrases':24} {'RTFx':>7} {'to none':>8}")
     for name, (rtfx, ratio) in speed.items():
         print(f"{name:24} {rtfx:7.1f} {ratio:8.3f}")
@@ -118,16 +120,14 @@ def _speed(
     drawn = np.random.default_rng(1)
     same = {length: "\n".join(drawn.choice(words, length, replace=False)) for length in args.lengths}
 
-    def with_own(length: int) -> list[str]:
-        return ["\n".join(drawn.choice(words, length, replace=False)) for _ in clips]
+    def with_own() -> object:
+        lists = ["\n".join(drawn.choice(words, args.own, replace=False)) for _ in clips]
+        return model.transcribe(pcm, decoder=args.decoder, phrases=lists)
 
-    calls = {"none": lambda: model.transcribe(pcm, decoder=args.decoder)}
+    calls: dict[str, Callable[[], object]] = {"none": lambda: model.transcribe(pcm, decoder=args.decoder)}
     for length, lines in same.items():
         calls[f"{length}, for all"] = lambda lines=lines: model.transcribe(pcm, decoder=args.decoder, phrases=lines)  # type: ignore[misc]
-    for length in args.lengths:
-        calls[f"{length}, of its own"] = lambda length=length: model.transcribe(  # type: ignore[misc]
-            pcm, decoder=args.decoder, phrases=with_own(length)
-        )
+    calls[f"{args.own}, of its own"] = with_own
     times = times_in_turns(calls, args.turns, warm_ups=1)
     seconds = sum(len(samples) for samples in pcm) / model.sample_rate
     return {

@@ -34,6 +34,7 @@ def service():
         *COMMANDS,
         pytest.param(["bash", "extensions.sh"], id="extensions"),
         [sys.executable, "call.py"],
+        [sys.executable, "names.py"],
         [sys.executable, "job.py"],
     ],
 )
@@ -47,12 +48,21 @@ def test_without_a_recording_an_example_says_how_it_is_used(command):
     assert done.stderr.count("\n") == 1
 
 
-def run(command: list[str], service, recording: Path | str) -> subprocess.CompletedProcess:
+def run(command: list[str], service, recording: Path | str, *more: str) -> subprocess.CompletedProcess:
     url = f"http://127.0.0.1:{service.server.port}/v1"
     environment = os.environ | {"OPENAI_BASE_URL": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
     return subprocess.run(
-        [*command, str(recording)], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
+        [*command, str(recording), *more], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_the_example_of_names_sends_them(service, tmp_path):
+    recording = tmp_path / "speech.wav"
+    recording.write_bytes(wav(SECOND))
+
+    done = run([sys.executable, "names.py"], service, recording, "Ada Lovelace", "Steno")
+
+    assert (done.stdout, done.stderr) == (f"{HEARD.text}Ada Lovelace|Steno\n", "")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -119,7 +129,7 @@ def test_a_job_that_is_gone_while_it_is_awaited_is_an_error(tmp_path):
 def test_every_example_is_run():
     programs = {path.name for path in EXAMPLES.glob("*.*") if path.suffix in (".sh", ".py", ".mjs")}
 
-    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py", "extensions.sh"}
+    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py", "names.py", "extensions.sh"}
 
 
 def test_the_example_of_a_call_names_the_speakers(service, tmp_path):
@@ -145,7 +155,7 @@ def test_extensions_are_shown_to_who_has_no_client(service, tmp_path):
 
     assert done.returncode == 0, done.stdout
     sections = [section.partition("\n")[2] for section in done.stdout.split("# ")[1:]]
-    assert len(sections) == 5
+    assert len(sections) == 6
     assert '"abilities"' in sections[0]
     assert '"language"' in sections[1]
     assert sections[2] == f"Channel 1: {HEARD.text}\n"
