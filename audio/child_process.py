@@ -36,6 +36,9 @@ from audio.source import check_numbers
 
 _START_SECONDS = 60.0
 _OWN_SECONDS = 10  # of processor time, for a child's start
+# Samples that are taken from the ring at a time, so that a copy lies in a core's cache until it is stored; 16 s at
+# 16 kHz, so most clips are one block.
+_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +231,13 @@ class ChildProcess:
                 most[channel] -= count
                 if most[channel] < 0 or start + count > len(self._ring):
                     raise ValueError(f"{count} samples of channel {channel}")
-                copy = self._ring[start : start + count].copy()  # and only then checked: the child may still write
-                check_numbers(copy)
-                sink(copy.view(np.uint8).data, channel)
-                start += count
+                stop = start + count
+                for begin in range(start, stop, _BLOCK):
+                    # A copy, and only then checked: the child may still write.
+                    copy = self._ring[begin : min(begin + _BLOCK, stop)].copy()
+                    check_numbers(copy)
+                    sink(copy.view(np.uint8).data, channel)
+                start = stop
             match kind:
                 case Kind.FULL:
                     if not pieces:

@@ -101,6 +101,16 @@ def test_a_child_gives_the_samples_that_this_process_would(many_files_pool, name
         assert getattr(apart, field) == getattr(here, field)
 
 
+def test_long_recordings_come_in_blocks_that_a_cache_holds(many_files_pool):
+    sizes = []
+    file = io.BytesIO(encoded(np.resize(noise(16000), 50 * 16000), 16000, "FLAC", "PCM_16"))
+
+    many_files_pool.decode_into(lambda block, _: sizes.append(len(block)), file, rate=16000, limits=LIMITS)
+
+    assert sum(sizes) == 50 * 16000 * 4
+    assert max(sizes) == 1 << 20
+
+
 def test_no_child_is_started_for_16_bit_pcm(pool):
     decoded(pool, encoded(tone(440, 0.5, 16000), 16000, "WAV", "PCM_16"))
     pool.decode_into(
