@@ -253,7 +253,7 @@ def _key(run: Run) -> str:
     recipe, device = run.recipe, run.device
     # The optimizer's rates are left out: they cost nothing, and change when a recipe takes on what `table` suggests.
     algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
-    trained = (recipe.batch_norm, recipe.freeze, recipe.adapters)
+    trained = (recipe.batch_norm, recipe.freeze, recipe.adapters, recipe.recompute)
     parts = (recipe.objective, algorithms, recipe.precision, *trained, recipe.dropout)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
     setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]

@@ -287,6 +287,7 @@ class Recipe:
         freeze: what does not change: patterns of weights' names, or of modules, such as ``encoder.layers.[0-3]``. The
             batch norm and the dropout of a module that is frozen as a whole do nothing either.
         adapters: low-rank adapters, which are trained in place of the layers that they change.
+        recompute: whether layers compute their activations again for the gradients, which takes time and saves memory.
         dev: the dev set, if any.
         precision: precision of matrix products; weights and their updates are always float32. ``tf32`` rounds the
             factors of float32 products on GPUs; with ``float16`` the loss is scaled.
@@ -312,6 +313,7 @@ class Recipe:
     batch_norm: Literal["batch", "ranks", "running"] | None = None
     freeze: tuple[str, ...] | None = None
     adapters: Adapters | None = None
+    recompute: bool = False
     dev: Dev | None = None
     precision: Precision = "float32"
     report_every: int = within(1, 1_000_000, default=50)
@@ -323,6 +325,9 @@ class Recipe:
         if self.shape is None and self.initial is None:
             raise ValueError("student, convolutional or initial must be there: they say what is trained")
         self._check_labels()
+        if self.recompute and (self.teacher or self.batch_norm == "ranks"):
+            other = "teacher" if self.teacher else "batch_norm: ranks"
+            raise ValueError(f"recompute and {other} exclude each other")
         for key in ("freeze", "adapters"):
             if getattr(self, key) and self.initial is None:
                 raise ValueError(f"{key} is for the weights of initial")

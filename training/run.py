@@ -32,6 +32,7 @@ from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe
+from training.recompute import recompute_layers
 from training.recordings import AugmentationRecordings
 from training.sampler import BucketSampler, Position
 from training.snapshot import STATE, Snapshot, check_identity, read_snapshot, write_snapshot
@@ -127,6 +128,8 @@ class Run:
         self._aligned = recipe.initial if initial and initial.aligner and not recipe.shape else None
         if recipe.adapters:
             add_adapters(self.network, recipe.adapters, recipe.seed)
+        if recipe.recompute:
+            recompute_layers(self.network)
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
         if self.network.ctc and not teacher and not recipe.objective.ctc:

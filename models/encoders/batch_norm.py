@@ -14,10 +14,12 @@ class FrameBatchNorm(nn.BatchNorm1d):
     Attributes:
         over_ranks: whether the statistics are those of the batches of all training processes together.
         is_silence: whether the frames are of silence in place of clips, which no statistics count.
+        tracks: whether the running statistics follow those of batches; not while a batch is computed again.
     """
 
     over_ranks = False
     is_silence = False
+    tracks = True
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]  # takes the padding too
         """Normalise ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
@@ -36,7 +38,8 @@ class FrameBatchNorm(nn.BatchNorm1d):
         centered = frames - mean[:, None]
         variance = self._summed(centered.masked_fill(~real, 0.0).square().sum(dim=(0, 2))) / count
         variance = variance.where(counted > 0, self.running_var.float())
-        self._track(counted, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        if self.tracks:
+            self._track(counted, mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
         scale = self.weight * (variance + self.eps).rsqrt()
         return centered * scale[:, None] + self.bias[:, None]
 
