@@ -117,7 +117,7 @@ def _trials_of_encoder(
             lambda: apply(exact_layer, frames.float(), positions.float()),
         )
 
-    if isinstance(subsampling, Subsampling):
+    if isinstance(subsampling, Subsampling) and subsampling.may_use_kernels():
         features = noise(len(known), config.mels, longest * config.subsampling_factor)
         own_lengths = lengths * config.subsampling_factor
         exact = deepcopy(subsampling).float()

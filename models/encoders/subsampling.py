@@ -109,7 +109,7 @@ class Subsampling(nn.Module):
         valid = None
         if lengths is not None:
             features = features.masked_fill(~valid_positions(lengths, features.size(2))[:, None], 0.0)
-            kernels = depthwise_halves_on(features.device, features.dtype) if self._may_use_kernels() else None
+            kernels = depthwise_halves_on(features.device, features.dtype) if self.may_use_kernels() else None
             if kernels is not None:
                 return self._stacked_by(kernels, features, lengths)
         images = features.transpose(1, 2)[:, None]  # [batch, channels, time, mels]
@@ -120,7 +120,8 @@ class Subsampling(nn.Module):
             images = stage(images, valid)
         return (images.permute(0, 2, 3, 1) if self._is_folded else images.transpose(1, 2)).flatten(2)
 
-    def _may_use_kernels(self) -> bool:
+    def may_use_kernels(self) -> bool:
+        """Return whether our kernels can do its work, where they run: if it is folded, separable and not causal."""
         is_separable = len(self.stages) > 1 and isinstance(self.stages[1], SeparableStage)
         return is_separable and self._zeros is _AROUND and self._is_folded and not torch.is_grad_enabled()
 

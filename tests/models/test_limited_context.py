@@ -118,3 +118,24 @@ def test_a_clip_longer_than_a_piece_of_the_subsampling_is_encoded_as_on_a_gpu():
             features = torch.randn(1, 128, frames)
             pieces = subsampling._alone(features[0])
             assert torch.allclose(pieces, subsampling._stacked(features)[0], atol=1e-5)
+
+
+# Of the largest value, over two layers of random weights.
+_BFLOAT16_SHARE = 5e-2
+
+
+@pytest.mark.parametrize(("name", "context"), [(name, context) for name, context, prompt in RUNS if prompt is None])
+def test_in_bfloat16_frames_are_close_to_those_in_float32(name, context):
+    import torch
+
+    exact = model(name, context)
+    rounded = load_model(FOLDER / name / "model.nemo", dtype=torch.bfloat16, attention_context=context)
+
+    features, lengths = exact.features(golden.clips())
+    wanted, frames = exact.encode(features, lengths)
+    encoded, same = rounded.encode(features, lengths)
+
+    assert same.tolist() == frames.tolist()
+    assert encoded.dtype == torch.bfloat16
+    for row, close, count in zip(wanted, encoded.float(), frames.tolist(), strict=True):
+        assert (close[:count] - row[:count]).abs().max() < _BFLOAT16_SHARE * row[:count].abs().max()

@@ -1,13 +1,16 @@
 """Kernels that compute wrong numbers, or fail at the model's own sizes, are left out; the others stay."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from models.comparison import compare_kernels
-from models.config import ConformerConfig
+from models.config import AttentionContext, ConformerConfig
 from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
 from models.encoders.attention import RelativeAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule
+from models.encoders.subsampling import Subsampling
 from models.kernels import gated_convolution_on
 
 CPU = torch.device("cpu")
@@ -31,14 +34,21 @@ SHAPE = ConformerConfig(
 )
 
 
+CONTEXTS = [AttentionContext(4, 1, in_chunks=True), AttentionContext(3, 0, in_chunks=True), AttentionContext(2, 4)]
+
+
 @pytest.fixture
 def encoder(monkeypatch):
     """A folded encoder, whose kernels run in Triton's interpreter."""
     monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
     monkeypatch.setattr("models.comparison._MANY", (9, 4, 1, 0))
-    encoder = ConformerEncoder(SHAPE).eval().requires_grad_(False)
+    return folded(SHAPE)
+
+
+def folded(shape):
+    encoder = ConformerEncoder(shape).eval().requires_grad_(False)
     for module in list(encoder.modules()):
-        if isinstance(module, ConvolutionModule | RelativeAttention):
+        if isinstance(module, ConvolutionModule | RelativeAttention | Subsampling):
             module.fold()
     return encoder
 
@@ -54,6 +64,25 @@ def test_kernels_that_compute_what_plain_operations_compute_are_used(encoder):
 
     used = (FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS)
     assert {path: FAST_PATHS.states()[path] for path in used} == dict.fromkeys(used, "used")
+
+
+@pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_encoders_for_streams_use_them_too_except_that_of_the_subsampling(context, caplog):
+    streaming = replace(
+        SHAPE,
+        attention_context=context,
+        convolution_norm="layer_norm",
+        convolution_left=SHAPE.kernel_size - 1,
+        causal_subsampling=True,
+    )
+
+    compare_kernels(folded(streaming), None, CPU, torch.float32)
+
+    used = (FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS)
+    assert {path: FAST_PATHS.states()[path] for path in used} == dict.fromkeys(used, "used")
+    assert not FAST_PATHS.is_barred(FastPath.SUBSAMPLING)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("kernel", "path"), [IN_ENCODER, IN_ATTENTION])
