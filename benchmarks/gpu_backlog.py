@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +45,8 @@ class Step:
     def arguments(self, folder: Path, device: str, *, is_toy: bool) -> list[str]:
         """Return the arguments of ``python -m``, with device, file and, for a rehearsal, small sizes."""
         options = ("--device", device, "--rows", str(folder / f"{self.name}.jsonl"))
-        is_benchmark = self.command[0] == "benchmarks"
-        return [*self.command, *(options if is_benchmark else ()), *(self.toy if is_toy else ())]
+        given = {"benchmarks": options, "cli": options[:2]}.get(self.command[0], ())
+        return [*self.command, *given, *(self.toy if is_toy else ())]
 
 
 def _tests(name: str, minutes: float, *paths: str, row: str = "1") -> Step:
@@ -61,11 +61,49 @@ def _benchmark(row: str, name: str, minutes: float, command: str, toy: str) -> S
 
 
 _OFFLINE_TOY = "--shape toy --utterances 6 --batch-seconds 20 --repeats 1"
+_PEERS_TOY = "--shape toy --seconds 2 --batch 2 --rounds 2"
 _LATENCY_TOY = "--shape toy --seconds 2 --batch 1 2 --repeats 3"
+# The first half hour has what the project needs most; later steps say more of it.
 STEPS = (
-    _tests("tests-kernels", 2, "models/kernels"),
-    _tests("tests-graphs", 2, "models/graphs", "models/search"),
-    _tests("tests-models", 3, "models/test_device.py", "models/test_recognition.py"),
+    Step("1a", "doctor", 1, ("cli", "doctor")),
+    *(
+        _benchmark(
+            "2",
+            f"offline-0.6b-{decoder}-idle",
+            2,
+            f"offline --shape 0.6b --dtypes bfloat16 --decoders {decoder} --batch-seconds 960 1920 --utterances 16384"
+            " --repeats 2 --idle",
+            _OFFLINE_TOY,
+        )
+        for decoder in ("tdt", "ctc")
+    ),
+    _benchmark(
+        "2a",
+        "latency-0.6b-tdt",
+        1,
+        # The largest graphs have 20 clips of 8 s.
+        "latency --shape 0.6b --dtypes bfloat16 --seconds 8 --repeats 100 --batch 1 8 12 16 20 24 64",
+        _LATENCY_TOY,
+    ),
+    _benchmark("4a", "served", 3, "served samples/austen.flac --rounds 3", "--rounds 1 --repeats 1 --clients 4"),
+    _benchmark(
+        "2h",
+        "peers-0.6b-tdt",
+        3,
+        "peers --shape 0.6b --transducer tdt --dtypes bfloat16 --batch 1 16 128 --rounds 5",
+        _PEERS_TOY,
+    ),
+    *(
+        _benchmark(
+            "2j",
+            f"side-stream-{name}",
+            1,
+            "offline --shape 0.6b --dtypes bfloat16 --decoders tdt --utterances 16384 --repeats 2"
+            f" --batch-seconds 960 1920{option}",
+            _OFFLINE_TOY,
+        )
+        for name, option in (("on", ""), ("off", " --one-stream"))
+    ),
     _benchmark(
         "2b",
         "search",
@@ -83,6 +121,16 @@ STEPS = (
         )
         for shape, seconds in (("0.6b", 480), ("1.1b", 1920))
     ),
+    _benchmark(
+        "2i",
+        "kernels",
+        1,
+        "kernels --shape 0.6b --dtype bfloat16",
+        "--shape toy --dtype float32 --seconds 0.3 --batch 1 --rounds 1",
+    ),
+    _tests("tests-kernels", 2, "models/kernels"),
+    _tests("tests-graphs", 2, "models/graphs", "models/search"),
+    _tests("tests-models", 3, "models/test_device.py", "models/test_recognition.py"),
     *(
         _benchmark(
             "2",
@@ -98,17 +146,6 @@ STEPS = (
         )
         for shape in ("0.6b", "1.1b")
         for transducer in ("tdt", "rnnt")
-    ),
-    *(
-        _benchmark(
-            "2j",
-            f"side-stream-{name}",
-            1,
-            "offline --shape 0.6b --dtypes bfloat16 --decoders tdt --utterances 16384 --repeats 2"
-            f" --batch-seconds 960 1920{option}",
-            _OFFLINE_TOY,
-        )
-        for name, option in (("on", ""), ("off", " --one-stream"))
     ),
     _benchmark(
         "2k",
@@ -126,8 +163,6 @@ STEPS = (
             _LATENCY_TOY,
         )
         for name, options in (
-            # The largest graphs have 20 clips of 8 s.
-            ("tdt", "--batch 1 8 12 16 20 24 64"),
             ("ctc", "--batch 1 8 64 --decoder ctc"),
             ("rnnt", "--batch 1 8 64 --transducer rnnt"),
         )
@@ -142,13 +177,6 @@ STEPS = (
         )
         for batch in (128, 1, 16)
         for decoder in ("tdt", "ctc")
-    ),
-    _benchmark(
-        "2i",
-        "kernels",
-        1,
-        "kernels --shape 0.6b --dtype bfloat16",
-        "--shape toy --dtype float32 --seconds 0.3 --batch 1 --rounds 1",
     ),
     *(
         _benchmark(
@@ -171,15 +199,12 @@ STEPS = (
         # The language model is found only by the name "bundled", not by the file.
         for name, model in (("beam", "bundled"), ("greedy", "models/bundled/steno-bundled.nemo"))
     ),
-    *(
-        _benchmark(
-            "2h",
-            f"peers-{shape}-{transducer}",
-            3,
-            f"peers --shape {shape} --transducer {transducer} --dtypes bfloat16 --batch 1 16 128 --rounds 5",
-            "--shape toy --seconds 2 --batch 2 --rounds 2",
-        )
-        for shape, transducer in (("0.6b", "tdt"), ("1.1b", "rnnt"))
+    _benchmark(
+        "2h",
+        "peers-1.1b-rnnt",
+        3,
+        "peers --shape 1.1b --transducer rnnt --dtypes bfloat16 --batch 1 16 128 --rounds 5",
+        _PEERS_TOY,
     ),
     _benchmark(
         "2a",
@@ -334,6 +359,28 @@ def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapp
     return ended
 
 
+def tables(steps: Sequence[Step], folder: Path) -> Iterator[str]:
+    """Yield what steps have measured so far, as tables in Markdown."""
+    for step in steps:
+        path = folder / f"{step.name}.jsonl"
+        if not path.exists():
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        about, *cells = [json.loads(line) for line in lines if line.endswith("\n")]
+        rows = [row for cell in cells for row in cell["rows"]]
+        columns = list(
+            dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, list))
+        )
+        yield f"{step.row} {step.name}: {about['device']}, torch {about['torch']}, {about['commit']}\n"
+        yield f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+        for row in rows:
+            yield f"| {' | '.join(_figure(row.get(name)) for name in columns)} |"
+
+
+def _figure(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -345,6 +392,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--toy", action="store_true", help="rehearse it, at sizes whose figures mean nothing")
     parser.add_argument("--list", action="store_true", help="list the steps and their results")
+    parser.add_argument("--table", action="store_true", help="print what is measured as tables in Markdown")
     args = parser.parse_args()
 
     folder = args.folder or Path("runs/gpu-backlog-toy" if args.toy else "runs/gpu-backlog")
@@ -352,6 +400,9 @@ def main() -> None:
     unknown = set(args.rows) - {step.row for step in STEPS} - {step.name for step in STEPS}
     if unknown:
         parser.error(f"there is no row or step {', '.join(sorted(unknown))}")
+    if args.table:
+        print(*tables(steps, folder), sep="\n")
+        return
     if args.list:
         endings = Endings(folder / "endings.jsonl")
         for step in steps:

@@ -12,7 +12,6 @@ threads spin, so with more than one thread the processor time is not exact.
 import argparse
 import asyncio
 import io
-import json
 import multiprocessing
 import os
 import statistics
@@ -31,6 +30,7 @@ import torch
 
 from benchmarks.environment import describe
 from benchmarks.front import used
+from benchmarks.rows import Rows, add_rows_option
 from benchmarks.services import free_port, wait_for
 from bulk.file_transcripts import Options, Transcribed, transcribe_files
 from cli.load import Load, Upload, connect
@@ -67,15 +67,31 @@ def main() -> None:
     parser.add_argument("--engines", type=int, default=1, help="of the service; several share all processors")
     parser.add_argument("--batch-seconds", type=float, help="of an engine, and of `transcribe`; default: each its own")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; of both")
+    add_rows_option(parser)
     args = parser.parse_args()
 
+    about = describe(torch.device(args.device)) | {
+        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "batch_seconds")
+    }
     clips = uploads(args.audio)
     files = list(clips) * args.repeats
-    rounds = []
+    rows = Rows("served", about | {"audio_seconds": sum(clip.seconds for clip in files)}, args.rows)
+    if missing := rows.missing((number,) for number in range(1, args.rounds + 1)):
+        _measure(args, files, rows, [number for (number,) in missing])
+    rounds = list(rows)
+    walls = [row["alone"] / row["served"] for row in rounds]
+    processors = [row["alone_processor"] / (row["front_processor"] + row["engine_processor"]) for row in rounds]
+    for name, ratios in (("wall", walls), ("processor", processors)):
+        print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    print(rows.line())
+
+
+def _measure(args: argparse.Namespace, files: Sequence[Upload], rows: Rows, numbers: Sequence[int]) -> None:
     with tempfile.TemporaryDirectory() as folder, _serving(args) as (service, url):
         paths = _written(files, Path(folder))
         with _offline(args, paths) as offline:
-            for number in range(args.rounds + 1):
+            for number in (0, *numbers):
                 offline.send(None)
                 alone, alone_processor = offline.recv()
                 before, began = used(service), time.process_time()
@@ -88,16 +104,7 @@ def main() -> None:
                 row["client_processor"] = ended - began
                 print("  ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
                 if number:  # the first one warms up
-                    rounds.append(row)
-    audio = sum(clip.seconds for clip in files)
-    walls = [row["alone"] / row["served"] for row in rounds]
-    processors = [row["alone_processor"] / (row["front_processor"] + row["engine_processor"]) for row in rounds]
-    for name, ratios in (("wall", walls), ("processor", processors)):
-        print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
-    about = describe(torch.device("cpu")) | {
-        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "batch_seconds")
-    }
-    print(json.dumps({"benchmark": "served", **about, "audio_seconds": audio, "rounds": rounds}))
+                    rows.add((number,), row)
 
 
 def _written(files: Sequence[Upload], folder: Path) -> list[str]:
@@ -118,7 +125,7 @@ def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connec
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
-        target=_transcribe, args=(theirs, args.model, paths, args.threads, args.batch_seconds), daemon=True
+        target=_transcribe, args=(theirs, args.model, paths, args.threads, args.batch_seconds, args.device), daemon=True
     )
     process.start()
     theirs.close()  # else the end of the process would not be seen here
@@ -130,10 +137,10 @@ def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connec
 
 
 def _transcribe(
-    parent: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float | None
+    parent: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float | None, where: str
 ) -> None:
     torch.set_num_threads(threads)
-    device = torch.device("cpu")
+    device = torch.device(where)
     model = load_model(name, device, default_dtype(device))
     options = Options(batch_seconds=batch_seconds) if batch_seconds else Options()
     while True:
@@ -148,10 +155,13 @@ def _transcribe(
 @contextmanager
 def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
     port = free_port()
+    on_cpu = args.device == "cpu"
+    device = f"cpu:{args.engines}" if on_cpu else args.device
+    threads = args.threads if on_cpu and args.engines == 1 else None
     serve = (
         "from service.server import run; from service.settings import Settings; "
-        f"run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
-        f"threads={args.threads if args.engines == 1 else None}, batch_seconds={args.batch_seconds}, "
+        f"run(Settings(model={args.model!r}, port={port}, device={device!r}, "
+        f"threads={threads}, batch_seconds={args.batch_seconds}, "
         "log_level='error', max_wait_seconds=3600))"
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own

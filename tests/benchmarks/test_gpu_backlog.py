@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from benchmarks import gpu_backlog
-from benchmarks.gpu_backlog import STEPS, Step, run_steps
+from benchmarks.gpu_backlog import STEPS, Step, run_steps, tables
+from benchmarks.rows import Rows
 from tests.conftest import ROOT
 
 # Rows that need more than the repository, or that nothing has to be run for.
@@ -155,3 +156,31 @@ def test_benchmarks_take_memory_as_engines_do():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
 
     assert done.stdout.splitlines()[-1] == "expandable_segments:True"
+
+
+def test_the_first_half_hour_has_what_is_needed_most():
+    first, minutes = [], 0.0
+    for one in STEPS:
+        if (minutes := minutes + one.minutes) > 30:
+            break
+        first.append(one.row)
+
+    assert list(dict.fromkeys(first)) == ["1a", "2", "2a", "4a", "2h", "2j", "2b", "2d", "2i", "1"]
+
+
+def test_what_is_measured_is_printed_as_tables(tmp_path):
+    rows = Rows("search", {"device": "H100", "torch": "2.13", "commit": "abc"}, tmp_path / "search.jsonl")
+    rows.add((1,), {"batch": 1, "seconds": 0.123456, "all": [1, 2]})
+    rows.add((2,), {"batch": 2, "seconds": None, "label": "x"})
+    with (tmp_path / "search.jsonl").open("a") as file:
+        file.write('{"cell": "3", "ro')  # it is being measured
+
+    (search,) = [one for one in STEPS if one.name == "search"]
+    assert "\n".join(tables([search, *STEPS[:2]], tmp_path)).splitlines() == [
+        "2b search: H100, torch 2.13, abc",
+        "",
+        "| batch | seconds | label |",
+        "|---|---|---|",
+        "| 1 | 0.1235 |  |",
+        "| 2 |  | x |",
+    ]
