@@ -129,7 +129,12 @@ def test_a_job_that_is_gone_while_it_is_awaited_is_an_error(tmp_path):
 def test_every_example_is_run():
     programs = {path.name for path in EXAMPLES.glob("*.*") if path.suffix in (".sh", ".py", ".mjs")}
 
-    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py", "names.py", "extensions.sh"}
+    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {
+        "job.py",
+        "call.py",
+        "names.py",
+        "extensions.sh",
+    }
 
 
 def test_the_example_of_a_call_names_the_speakers(service, tmp_path):
