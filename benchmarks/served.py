@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _LENGTHS = (1.0, 1.5, 15.5)  # seconds of clips, triangular, 6 s on average
 _CLIPS = 64
+_START_SECONDS = 420.0  # on a GPU, kernels are compiled, budgets tried, and graphs captured
 
 
 def uploads(audio: Path) -> list[Upload]:
@@ -166,7 +167,7 @@ def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
     try:
-        wait_for(f"http://127.0.0.1:{port}/readyz")
+        wait_for(f"http://127.0.0.1:{port}/readyz", seconds=_START_SECONDS)
         yield process.pid, f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

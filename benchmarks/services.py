@@ -15,13 +15,13 @@ def free_port(host: str = "127.0.0.1") -> int:
     return port
 
 
-def wait_for(url: str, text: str = "") -> None:
+def wait_for(url: str, text: str = "", seconds: float = _START_SECONDS) -> None:
     """Wait until a service answers a GET with success, and with ``text`` in its body.
 
     Raises:
-        SystemExit: if it does not within two minutes.
+        SystemExit: if it does not within some seconds, two minutes if none are given.
     """
-    ends = time.monotonic() + _START_SECONDS
+    ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         try:
             answer = httpx.get(url, trust_env=False)
@@ -30,4 +30,4 @@ def wait_for(url: str, text: str = "") -> None:
         except httpx.TransportError:
             pass
         time.sleep(0.1)
-    raise SystemExit(f"{url} did not answer in {_START_SECONDS:.0f} s")
+    raise SystemExit(f"{url} did not answer in {seconds:.0f} s")
