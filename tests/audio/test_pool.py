@@ -34,6 +34,8 @@ from audio.pool import DecodePool, NoChildError
 from audio.raw import RawFormat
 from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import LOSSLESS, LOSSY, encoded, tone
+from tests.service.serving import wait_for
+from tests.soak.processes import decoders
 
 LIMITS = AudioLimits()
 
@@ -82,10 +84,24 @@ def decoded_file(pool, file, limits=LIMITS):
     return Audio(samples=np.frombuffer(samples, np.float32), **asdict(origin))
 
 
-def only_child(pool):
-    """The one idle child of a pool."""
-    (child,) = pool._idle
+@pytest.fixture
+def children():
+    """Returns the processes that decode for this test and live, by id."""
+    others = set(decoders(os.getpid()))
+    return lambda: set(decoders(os.getpid())) - others
+
+
+def only(children):
+    """The one that there is, once those that are dismissed are gone."""
+    wait_for(lambda: len(children()) == 1)
+    (child,) = children()
     return child
+
+
+def end(child):
+    """Kill a process, and wait until it has ended; who started it can still ask how."""
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 
 
 @pytest.mark.parametrize("name", [*MEDIA, *LOSSLESS, *LOSSY], ids=str)
@@ -111,13 +127,13 @@ def test_long_recordings_come_in_blocks_that_a_cache_holds(many_files_pool):
     assert max(sizes) == 1 << 20
 
 
-def test_no_child_is_started_for_16_bit_pcm(pool):
+def test_no_child_is_started_for_16_bit_pcm(pool, children):
     decoded(pool, encoded(tone(440, 0.5, 16000), 16000, "WAV", "PCM_16"))
     pool.decode_into(
         lambda samples, channel: None, io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawFormat(1, 16000)
     )
 
-    assert not pool._children
+    assert not children()
 
 
 @pytest.mark.parametrize("make", [io.BytesIO, tempfile.TemporaryFile, tempfile.SpooledTemporaryFile])
@@ -128,26 +144,28 @@ def test_any_seekable_file_is_read_from_its_start(pool, make):
         assert decoded_file(pool, file).seconds == pytest.approx(1, abs=0.001)
 
 
-def test_one_child_serves_one_file_after_another(pool):
+def test_one_child_serves_one_file_after_another(pool, children):
     decoded(pool, WEBM)
-    first = only_child(pool).pid
+    first = children()
 
     decoded(pool, WEBM)
 
-    assert only_child(pool).pid == first
+    assert children() == first
+    assert len(first) == 1
 
 
-def test_a_child_is_replaced_after_its_number_of_files():
+def test_a_child_is_replaced_after_its_number_of_files(children):
     with DecodePool(Confinement(files=2)) as pool:
-        pids = []
-        for _ in range(4):
-            decoded(pool, WEBM)
-            pids += [child.pid for child in pool._children]
+        decoded(pool, WEBM)
+        first = only(children)
+        decoded(pool, WEBM)
+        wait_for(lambda: not children())
+        decoded(pool, WEBM)
 
-        assert len(pids) == len(set(pids)) == 2  # after the second and the fourth file there is none
+        assert only(children) != first
 
 
-def test_threads_decode_side_by_side_in_children_of_their_own(pool):
+def test_threads_decode_side_by_side_in_children_of_their_own(pool, children):
     files = [sample_of(name, noise) for name in sorted(MEDIA)]
     one_by_one = [decoded(pool, data).samples for data in files]
 
@@ -156,7 +174,7 @@ def test_threads_decode_side_by_side_in_children_of_their_own(pool):
 
     for alone, threaded in zip(one_by_one, together, strict=True):
         np.testing.assert_array_equal(threaded, alone)
-    assert len(pool._children) <= 3
+    assert len(children()) <= 3
 
 
 @pytest.mark.parametrize(
@@ -167,23 +185,25 @@ def test_threads_decode_side_by_side_in_children_of_their_own(pool):
         (AudioLimits(max_rate=16000), UnsupportedFormatError, "48000 Hz"),
     ],
 )
-def test_a_refusal_comes_through_and_the_child_stays(pool, losses, limits, error, says):
+def test_a_refusal_comes_through_and_the_child_stays(pool, children, losses, limits, error, says):
     decoded(pool, WEBM)
-    child = only_child(pool)
+    child = only(children)
 
     with pytest.raises(error, match=says):
         decoded(pool, WEBM, limits)
 
-    assert only_child(pool) is child
+    assert only(children) == child
     assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
     assert losses.count == 0
 
 
-def test_garbage_is_invalid_and_the_child_stays(pool, losses):
+def test_garbage_is_invalid_and_the_child_stays(pool, children, losses):
     with pytest.raises(InvalidAudioError, match="cannot be decoded"):
         decoded(pool, b"\x1a\x45\xdf\xa3" + bytes(range(256)))
 
-    assert only_child(pool).is_usable
+    child = only(children)
+    assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+    assert only(children) == child
     assert losses.count == 0
 
 
@@ -193,25 +213,24 @@ def test_garbage_is_invalid_and_the_child_stays(pool, losses):
 class Murder:
     """Takes samples, and kills the child that sends them, `times` times."""
 
-    def __init__(self, pool, times):
-        self.pool, self.times = pool, times
+    def __init__(self, children, times):
+        self.children, self.times = children, times
         self.samples = bytearray()
         self.seen = set()
 
     def __call__(self, samples, channel):
         self.samples += samples
-        (child,) = set(self.pool._children) - set(self.pool._idle)
-        if len(self.seen) < self.times and child not in self.seen:
+        if len(self.seen) < self.times and (alive := self.children() - self.seen):
+            (child,) = alive
             self.seen.add(child)
-            child.kill()
-            child._process.wait()
+            end(child)
 
 
 LONG_WEBM = media(noise(48000).repeat(150), 48000, "webm", "libopus")  # more than the ring holds
 
 
-def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, losses):
-    murder = Murder(pool, times=1)
+def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, children, losses):
+    murder = Murder(children, times=1)
 
     origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
 
@@ -220,13 +239,13 @@ def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, losses):
     np.testing.assert_array_equal(np.frombuffer(murder.samples, dtype=np.float32), whole.samples)
     assert len(murder.samples) > RING_BYTES
     assert losses.count == 1
-    assert not murder.seen & pool._children
+    assert not murder.seen & children()
 
 
-def test_a_file_that_loses_two_children_is_an_error_and_remembered(pool, losses):
+def test_a_file_that_loses_two_children_is_an_error_and_remembered(pool, children, losses):
     for _ in range(2):  # the second time, no child gets it
         with pytest.raises(DecoderCrashedError, match="crashed"):
-            pool.decode_into(Murder(pool, times=2), io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
+            pool.decode_into(Murder(children, times=2), io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
 
         assert losses.count == 2
     assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
@@ -250,30 +269,29 @@ def test_children_that_die_while_they_start_are_replaced(pool, losses, monkeypat
     assert len(started) == 3
 
 
-def test_an_idle_child_that_died_is_replaced_without_an_error(pool, losses):
+def test_an_idle_child_that_died_is_replaced_without_an_error(pool, children, losses):
     decoded(pool, WEBM)
-    dead = only_child(pool)
-    os.kill(dead.pid, signal.SIGKILL)
-    dead._process.wait()
+    dead = only(children)
+    end(dead)
 
     assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
 
-    assert only_child(pool) is not dead
+    assert only(children) != dead
     assert losses.count == 0
 
 
 @pytest.mark.slow
-def test_a_file_that_takes_too_long_is_refused_and_the_limit_named(losses):
+def test_a_file_that_takes_too_long_is_refused_and_the_limit_named(children, losses):
     with DecodePool(Confinement(seconds=3), on_loss=losses) as pool:
         decoded(pool, WEBM)
-        stuck = only_child(pool)
-        os.kill(stuck.pid, signal.SIGSTOP)
+        stuck = only(children)
+        os.kill(stuck, signal.SIGSTOP)
 
         with pytest.raises(InvalidAudioError, match="more than 3 s"):
             decoded(pool, WEBM)
 
         assert losses.count == 1
-        assert stuck._process.wait() == -signal.SIGKILL
+        wait_for(lambda: stuck not in children())
         assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
 
 
@@ -300,10 +318,10 @@ def test_a_file_that_takes_too_much_memory_is_refused_and_the_next_one_works():
         assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
 
 
-def test_a_child_is_confined_by_the_system():
+def test_a_child_is_confined_by_the_system(children):
     with DecodePool(Confinement(memory_bytes=500 << 20, seconds=7)) as pool:
         decoded(pool, WEBM)
-        pid = only_child(pool).pid
+        pid = only(children)
 
         assert resource.prlimit(pid, resource.RLIMIT_AS)[0] == 500 << 20
         assert resource.prlimit(pid, resource.RLIMIT_CPU) == (24, 24)
@@ -311,16 +329,16 @@ def test_a_child_is_confined_by_the_system():
         assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] == 0
 
 
-def test_a_child_that_cannot_start_is_not_the_fault_of_the_file(pool, monkeypatch):
+def test_a_child_that_cannot_start_is_not_the_fault_of_the_file(pool, children, monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
 
     with pytest.raises(NoChildError, match="does not start"):
         decoded(pool, WEBM)
 
-    assert not pool._children
+    assert not children()
 
 
-def test_a_system_without_room_for_a_child_is_not_the_fault_of_the_file(pool, monkeypatch):
+def test_a_system_without_room_for_a_child_is_not_the_fault_of_the_file(pool, children, monkeypatch):
     def full(*arguments, **options):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -329,7 +347,7 @@ def test_a_system_without_room_for_a_child_is_not_the_fault_of_the_file(pool, mo
     with pytest.raises(NoChildError, match="temporarily unavailable"):
         decoded(pool, WEBM)
 
-    assert not pool._children
+    assert not children()
 
 
 ORIGIN = struct.pack("<dII?", 0.5, 1, 16000, False)
@@ -377,26 +395,27 @@ def test_samples_of_a_child_are_checked_after_they_were_copied(pool):
         decoded(pool, encoded(nan, 16000, "WAV", "FLOAT"))
 
 
-def test_threads_wait_for_each_other_where_all_children_are_busy(losses):
+def test_threads_wait_for_each_other_where_all_children_are_busy(children, losses):
     with DecodePool(most=2, keeps_spare=True, on_loss=losses) as pool, ThreadPoolExecutor(6) as threads:
         together = [threads.submit(decoded, pool, WEBM) for _ in range(12)]
 
         assert all(one.result().seconds == pytest.approx(1, abs=0.001) for one in together)
-        assert len(pool._children) <= 2
+        assert len(children()) <= 2
     assert losses.count == 0
 
 
-def test_a_spare_takes_the_place_of_a_child_that_refused_a_file():
-    with DecodePool(keeps_spare=True) as pool:
-        decoded(pool, WEBM)
-        first = pool._idle[-1]
-        pool._background.submit(lambda: None).result()
-        assert len(pool._idle) == 2  # the spare was started meanwhile
-
+def test_a_spare_takes_the_place_of_a_child_that_refused_a_file(children):
+    def is_replaced():
         with pytest.raises(InvalidAudioError):
             decoded(pool, b"\x1a\x45\xdf\xa3" + bytes(range(256)))
+        return len(before & children()) == 1
 
-        assert len(pool._children) == 1 or first not in pool._children
+    with DecodePool(keeps_spare=True) as pool:
+        decoded(pool, WEBM)
+        wait_for(lambda: len(children()) == 2)  # the spare is started meanwhile
+        before = children()
+
+        wait_for(is_replaced)
 
 
 # Nothing is left behind
@@ -406,7 +425,7 @@ def open_descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_thirty_files_leave_neither_descriptors_nor_processes_behind():
+def test_thirty_files_leave_neither_descriptors_nor_processes_behind(children):
     files = [sample_of(name, noise) for name in sorted(MEDIA)] + [WEBM[: len(WEBM) // 3], b"\x1a\x45\xdf\xa3"]
     before = open_descriptors()
 
@@ -416,7 +435,7 @@ def test_thirty_files_leave_neither_descriptors_nor_processes_behind():
                 decoded(pool, files[n % len(files)])
             except InvalidAudioError:
                 continue
-        pid = only_child(pool).pid
+        pid = only(children)
         assert open_descriptors() == before + 4  # the socket to the child, its ring, and both ends of its copies
         assert len(os.listdir(f"/proc/{pid}/fd")) <= 4
 
@@ -425,10 +444,10 @@ def test_thirty_files_leave_neither_descriptors_nor_processes_behind():
         os.kill(pid, 0)
 
 
-def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more():
+def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more(children):
     pool = DecodePool()
     decoded(pool, WEBM)
-    os.kill(only_child(pool).pid, signal.SIGSTOP)
+    os.kill(only(children), signal.SIGSTOP)
     asked = threading.Event()
 
     class Asking(io.BytesIO):
@@ -444,7 +463,7 @@ def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more():
 
         assert isinstance(work.exception(), NoChildError)
 
-    assert not pool._children
+    assert not children()
     with pytest.raises(NoChildError, match="closed"):
         decoded(pool, WEBM)
 
@@ -452,9 +471,10 @@ def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more():
 def test_children_end_with_a_process_that_is_killed():
     script = (
         "import io, os, sys; from audio.pool import DecodePool; from audio.limits import AudioLimits\n"
+        "from tests.soak.processes import decoders\n"
         "pool, file = DecodePool(), io.BytesIO(sys.stdin.buffer.read())\n"
         "pool.decode_into(lambda *_: None, file, rate=16000, limits=AudioLimits())\n"
-        "print(*(child.pid for child in pool._children), flush=True); os.kill(os.getpid(), 9)"
+        "print(*decoders(os.getpid()), flush=True); os.kill(os.getpid(), 9)"
     )
 
     run = subprocess.run([sys.executable, "-c", script], input=WEBM, capture_output=True)
