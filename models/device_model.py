@@ -23,12 +23,13 @@ class DeviceModel:
         device: the device that it computes on.
         precision: one of ``models.device.precision.Precision``.
         sample_rate: rate of the audio it takes, in Hz.
+        passes: runs what takes waveforms, by graphs where there are some.
     """
 
     device: torch.device
     precision: Precision
     sample_rate: int
-    _passes: GraphedPasses
+    passes: GraphedPasses
     _sizes: dict[str, Sizes[Any]]  # by what graphs compute
 
     def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
@@ -59,14 +60,14 @@ class DeviceModel:
         if self.device.type == "cpu":
             return [rows]
         with self._as_current_device():
-            self._passes.prepare(rows, samples)
+            self.passes.prepare(rows, samples)
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def drop_sizes(self) -> None:
         """Drop what ``prepare`` and batches have captured, and its memory."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # a search may still write to it
-        self._passes.clear()
+        self.passes.clear()
         for sizes in self._sizes.values():
             sizes.clear()
 

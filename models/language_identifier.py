@@ -70,8 +70,8 @@ class LanguageIdentifier(DeviceModel):
         self.weight_bytes = sum(tensor.nbytes for tensor in tensors)
         self._label_languages = [language_of_label(label) for label in config.labels]
         self.languages = tuple(sorted(set(self._label_languages)))
-        self._passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
-        self._sizes = {"identifier": self._passes.sizes}
+        self.passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
+        self._sizes = {"identifier": self.passes.sizes}
 
     def identify(
         self, pcm: Sequence[Waveform], batch_seconds: float = 240.0, rate: int | None = None
@@ -99,7 +99,7 @@ class LanguageIdentifier(DeviceModel):
             lengths: samples of each row, [batch], int64, on the host.
         """
         with self._as_current_device():
-            (probabilities,) = self._passes(self._probabilities, waveforms, lengths)
+            (probabilities,) = self.passes(self._probabilities, waveforms, lengths)
             return PendingProbabilities(HostCopy(probabilities), self._label_languages)
 
     def info(self) -> dict[str, Any]:

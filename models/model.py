@@ -142,8 +142,8 @@ class Model(DeviceModel):
         passes: list[Pass] = [self._encoded] if self._searches or self._writer else []
         if self._config.ctc and "ctc" not in self._searches:
             passes.append(self._ctc_tokens)
-        self._passes = GraphedPasses(passes, device, int(MOST_SECONDS * self.sample_rate))
-        self._sizes["encoder"] = self._passes.sizes
+        self.passes = GraphedPasses(passes, device, int(MOST_SECONDS * self.sample_rate))
+        self._sizes["encoder"] = self.passes.sizes
 
     @torch.no_grad()
     def recognize_batch(
@@ -321,14 +321,14 @@ class Model(DeviceModel):
     ) -> Recognition:
         phrases = self._phrases.of_rows([prompt.phrases for prompt in prompts])
         if self._writer:
-            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
+            frames, encoder_lengths, features = self.passes(self._encoded, waveforms, lengths)
             return self._checked(self._writer.write(frames, encoder_lengths, features, lengths, prompts, phrases))
         masks = self._masks.of_batch(prompts) if self._masks else None
         if search := self._searches.get(decoder) or (self._greedy_ctc if phrases or masks else None):
-            frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
+            frames, encoder_lengths, _ = self.passes(self._encoded, waveforms, lengths)
             fetched = search(self._prompted(frames, prompts), encoder_lengths, masks, phrases)
         else:  # greedy CTC
-            (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
+            (packed,) = self.passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)
         seconds = (lengths / self.sample_rate).tolist()
         return self._checked(Recognition(fetched, partial(self._detokenizers[decoder], lengths=seconds)))

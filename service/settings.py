@@ -25,7 +25,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from models.device.resources import processors
 from service.dispatch.admission import AdmissionLimits
@@ -461,11 +460,6 @@ class Settings(BaseSettings):
             requests_per_minute=self.requests_per_minute_per_key,
             audio_seconds_per_minute=self.audio_seconds_per_minute_per_key,
         )
-
-    @property
-    def audio_limits(self) -> AudioLimits:
-        """The limits of a recording."""
-        return AudioLimits(max_seconds=self.max_audio_seconds)
 
     @property
     def admission_limits(self) -> AdmissionLimits:

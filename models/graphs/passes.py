@@ -5,7 +5,7 @@ several times as fast. A large batch keeps the device busy, and runs without a g
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -30,9 +30,14 @@ Pass = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, ...]]
 
 
 class GraphedPasses:
-    """Runs passes, by graphs if there are some; they share memory, because they never run at the same time."""
+    """Runs passes, by graphs if there are some; they share memory, because they never run at the same time.
 
-    def __init__(self, passes: Collection[Pass], device: torch.device, most_samples: int) -> None:
+    Attributes:
+        works: the passes that have graphs.
+        sizes: their graphs.
+    """
+
+    def __init__(self, passes: Sequence[Pass], device: torch.device, most_samples: int) -> None:
         """Keep the passes; ``prepare`` captures their graphs.
 
         Args:
@@ -40,7 +45,7 @@ class GraphedPasses:
             device: the device.
             most_samples: samples and padding of the largest batch with a graph.
         """
-        self._passes = passes
+        self.works = passes
         self._device = device
         self._most_samples = most_samples
         self._pool = Pool()
@@ -64,7 +69,7 @@ class GraphedPasses:
         self._rows[samples] = sorted({*self._rows.get(samples, ()), *sizes})
         for most in sizes:
             waveforms = self._waveforms[: most * samples].view(most, samples)
-            for work in self._passes:
+            for work in self.works:
                 self.sizes.get((work, most, samples), partial(self._prepare, work, waveforms))
         if not FAST_PATHS.allows(FastPath.ENCODER_GRAPHS):
             self.clear()

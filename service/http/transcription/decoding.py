@@ -6,6 +6,7 @@ from functools import partial
 from typing import BinaryIO, Protocol
 
 from audio.errors import AudioError
+from audio.limits import AudioLimits
 from audio.origin import Origin, Sink
 from audio.pcm import is_quick
 from audio.pool import NoChildError
@@ -56,7 +57,7 @@ async def decode(
     file, raw = fields.file.file, RawFormat.of_media_type(fields.file.content_type or "")
     try:
         if is_in_memory and raw is None and is_quick(file, recording.rate):
-            limits, rate = front.settings.audio_limits, recording.rate
+            limits, rate = AudioLimits(max_seconds=front.settings.max_audio_seconds), recording.rate
             return front.decode_pool.decode_into(
                 sink, file, rate=rate, limits=limits, by_channel=fields.multichannel, track=fields.track
             )
@@ -116,7 +117,7 @@ async def decode_in_thread(
         wanted,
         file,
         rate=rate,
-        limits=front.settings.audio_limits,
+        limits=AudioLimits(max_seconds=front.settings.max_audio_seconds),
         raw=RawFormat.of_media_type(fields.file.content_type or ""),
         by_channel=fields.multichannel,
         track=fields.track,

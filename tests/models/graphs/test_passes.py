@@ -23,7 +23,7 @@ def model(request):
 
 
 def passes(model, most_samples=4 * SAMPLES):
-    return GraphedPasses([model._encoded, model._ctc_tokens], model.device, most_samples)
+    return GraphedPasses(model.passes.works, model.device, most_samples)
 
 
 def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
@@ -38,13 +38,14 @@ def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
 def assert_same(model, graphed, inputs):
     on_device = [tensor.to(model.device) for tensor in inputs]
     with torch.no_grad():
-        frames, *counts = model._encoded(*on_device, inputs[1])
-        (tokens,) = model._ctc_tokens(*on_device, inputs[1])
-    found, *found_counts = graphed(model._encoded, *inputs)
+        encoded, ctc_tokens = model.passes.works
+        frames, *counts = encoded(*on_device, inputs[1])
+        (tokens,) = ctc_tokens(*on_device, inputs[1])
+    found, *found_counts = graphed(encoded, *inputs)
     assert torch.allclose(found, frames, atol=TOLERANCE, rtol=TOLERANCE)
     assert [count.tolist() for count in found_counts] == [count.tolist() for count in counts]
     # Without the last quarter, the confidence, because its bits do not show how close two values are.
-    (found,) = graphed(model._ctc_tokens, *inputs)
+    (found,) = graphed(ctc_tokens, *inputs)
     assert found.shape == tokens.shape
     assert found[:, : 3 * tokens.size(1) // 4].tolist() == tokens[:, : 3 * tokens.size(1) // 4].tolist()
 
@@ -78,7 +79,7 @@ def test_only_small_batches_are_prepared(model):
     graphed.prepare(1, 3 * SAMPLES + 1)
     graphed.prepare(1, 0)
 
-    known = [graphed.sizes.known((model._encoded, rows, SAMPLES)) is not None for rows in (1, 2, 3, 4)]
+    known = [graphed.sizes.known((model.passes.works[0], rows, SAMPLES)) is not None for rows in (1, 2, 3, 4)]
     assert known == [True, True, True, False]
     assert len(graphed.sizes) == 2 * 3
 
@@ -104,7 +105,7 @@ def test_a_batch_runs_in_the_smallest_graph_that_is_enough(model):
     graphed.sizes.known = lambda size: ran.append(size[1])
 
     for rows in range(1, 15):
-        graphed(model._encoded, *batch(rows))
+        graphed(model.passes.works[0], *batch(rows))
 
     assert ran == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 13]  # there is no graph for 14
 
@@ -134,7 +135,7 @@ def test_a_prepared_model_finds_nemos_tokens():
     sizes = model.prepare(len(clips), waveforms.size(1))
 
     assert sizes[0] == len(clips)
-    assert len(model._passes.sizes) > 0
+    assert len(model.passes.sizes) > 0
     for decoder in model.decoders:
         found = model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
         assert [hypothesis.tokens for hypothesis in found] == [
@@ -148,10 +149,10 @@ def test_the_host_does_not_wait_for_the_device():
     model.prepare(4, SAMPLES)
     waveforms, lengths = (tensor.pin_memory() for tensor in batch(4))
     unprepared = tuple(tensor.pin_memory() for tensor in batch(5))
-    for inputs, work in itertools.product(((waveforms, lengths), unprepared), (model._encoded, model._ctc_tokens)):
-        model._passes(work, *inputs)
+    for inputs, work in itertools.product(((waveforms, lengths), unprepared), model.passes.works):
+        model.passes(work, *inputs)
         with no_waiting():
-            model._passes(work, *inputs)
+            model.passes(work, *inputs)
 
 
 @pytest.mark.gpu
