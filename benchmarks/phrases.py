@@ -4,12 +4,14 @@
 
 Each clip names its rarest words, as a caller would who knows what the recording is about, among distractors: rare words
 of other clips. Rare is what the rest of the manifest has seldom. Recall is the share of these words that the transcript
-has. Speed is measured in turns, with lists of several lengths, the same for all clips, which is grown into a tree once;
-and with a list of its own for each clip, which is grown anew.
+has. Speed is audio over processor time, which other load on the machine hardly changes. It is measured in turns: with
+lists of several lengths, the same for all clips, which is grown into a tree once; and with a list of its own for each
+clip, which is grown anew.
 """
 
 import argparse
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,6 @@ from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.samples import Samples
 from benchmarks.environment import describe
-from benchmarks.timing import times_in_turns
 from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
 from models import Transcriber, load_model
@@ -68,7 +69,7 @@ def main() -> None:
     for name, (wer, recall) in words.items():
         print(f"{name:24} {100 * wer:6.2f} {100 * recall:9.1f}")
     speed = _speed(model, clips[: args.timed], sorted(seen), args)
-    print(f"{'phrases':24} {'RTFx':>7} {'to none':>8}")
+    print(f"{'phrases':24} {'seconds':>7} {'to none':>8}")
     for name, (rtfx, ratio) in speed.items():
         print(f"{name:24} {rtfx:7.1f} {ratio:8.3f}")
     setting = {"model": args.model, "decoder": args.decoder or model.decoders[0], "dtype": args.dtype}
@@ -115,7 +116,7 @@ def _words(model: Transcriber, clips: Sequence[Clip], decoder: str | None) -> di
 def _speed(
     model: Transcriber, clips: Sequence[Clip], words: Sequence[str], args: argparse.Namespace
 ) -> dict[str, tuple[float, float]]:
-    """Return RTFx, and the median of its ratios to that without phrases in the same turn."""
+    """Return seconds of audio per second of processor time, and the median of its ratios to that without phrases."""
     pcm = [clip.samples for clip in clips]
     drawn = np.random.default_rng(1)
     same = {length: "\n".join(drawn.choice(words, length, replace=False)) for length in args.lengths}
@@ -128,7 +129,13 @@ def _speed(
     for length, lines in same.items():
         calls[f"{length}, for all"] = lambda lines=lines: model.transcribe(pcm, decoder=args.decoder, phrases=lines)  # type: ignore[misc]
     calls[f"{args.own}, of its own"] = with_own
-    times = times_in_turns(calls, args.turns, warm_ups=1)
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(1 + args.turns):
+        for name, call in calls.items():
+            began = time.process_time()
+            call()
+            if turn:  # the first warms up
+                times[name].append(time.process_time() - began)
     seconds = sum(len(samples) for samples in pcm) / model.sample_rate
     return {
         name: (

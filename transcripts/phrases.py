@@ -11,7 +11,7 @@ from typing import NamedTuple
 MOST_PHRASES = 1_000
 MOST_WEIGHT = 10.0
 _MOST_BYTES_EACH = 200
-_MOST_BYTES = 64 << 10
+_MOST_BYTES = 32 << 10
 
 
 class PhraseError(ValueError):
@@ -29,7 +29,7 @@ def phrase_lines(phrases: Iterable[Phrase]) -> str:
     """Return phrases as lines, ``text`` or ``text<TAB>weight``; what has no text or the weight 0 is left out.
 
     Raises:
-        PhraseError: if there are over 1,000, one has over 200 bytes, all have over 64 KiB, or a weight is not in 0..10.
+        PhraseError: if there are over 1,000, one has over 200 bytes, all have over 32 KiB, or a weight is not in 0..10.
     """
     lines = dict.fromkeys(line for phrase in phrases if (line := _line(phrase)))
     if len(lines) > MOST_PHRASES:

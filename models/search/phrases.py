@@ -21,6 +21,8 @@ from torch import Tensor
 CANDIDATES = 8
 # The most that a phrase gains, whatever its weight and the number of its tokens: less than a label that is certain.
 _MOST_GAIN = 5.0
+# Phrases that repeat each other's beginnings in many ways may have more; the rest is then left out.
+_MOST_ARCS = 1 << 19
 _NO_KEY = torch.iinfo(torch.int64).max
 # Graphs are for this number of arcs and states, or a power of two times as many.
 _LEAST_SIZE = 1 << 14
@@ -105,7 +107,7 @@ def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool
     arcs: dict[int, tuple[float, int]] = {}
     for number, node in enumerate(nodes):
         at = number
-        while at:
+        while at and (at == number or len(arcs) < _MOST_ARCS):
             for token, target in nodes[at].children.items():
                 arcs.setdefault(number * labels + token, (_moved(node, nodes[at], token, ends_word, nodes), target))
             at = nodes[at].failure

@@ -26,7 +26,7 @@ def test_white_space_is_one_space_and_what_has_no_weight_or_text_is_left_out():
     [
         ([Phrase(f"name {number}") for number in range(1001)], "1001 phrases are more than 1000"),
         ([Phrase("x" * 201)], "has 201 bytes, more than 200"),
-        ([Phrase(f"{number:0100}") for number in range(700)], "phrases of 70699 bytes are more than 65536"),
+        ([Phrase(f"{number:0100}") for number in range(700)], "phrases of 70699 bytes are more than 32768"),
         ([Phrase("loud", 11.0)], "the weight 11 of 'loud' is not between 0 and 10"),
         ([Phrase("quiet", -1.0)], "the weight -1"),
         ([Phrase("what", float("nan"))], "the weight nan"),
