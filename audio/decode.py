@@ -8,18 +8,21 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from os import SEEK_END
 from typing import BinaryIO
 
 import numpy as np
 
 from audio import ogg, riff
-from audio.behind import Behind
-from audio.errors import AudioTooShortError, InvalidAudioError, UnsupportedFormatError
+from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
+from audio.joined import begins, flacs_behind
 from audio.limits import AudioLimits
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, drain
 from audio.packets import PacketSource, tracks_of
 from audio.pcm import RAW, PcmSource
+from audio.piece import Piece
 from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 from audio.samples import Samples
@@ -119,16 +122,70 @@ def decode_as(
     Where channels are mixed, ``room`` gives memory to decode into; it may be that of the sink.
     """
     header = riff.read_header(file) if container == "wav" else None
-    if by_channel and track is None and reader_of(file, container) is Reader.FFMPEG:
-        if (tracks := tracks_of(file, container)) > 1:
-            return _tracks_as_channels(container, sink, file, rate, limits, tracks)
-        file.seek(0)
+    may_have_tracks = by_channel and track is None and reader_of(file, container) is Reader.FFMPEG
+    if may_have_tracks and (tracks := tracks_of(file, container)) > 1:
+        return _tracks_as_channels(container, sink, file, rate, limits, tracks)
+    rest = _Rest(container, sink, file, rate, limits, by_channel, track)
+    if len(recordings := begins(file, container)) > 1:
+        return rest.read(recordings)
     with _opened(file, container, header, limits, track, new_room if by_channel else room) as source:
         origin = drain(source, sink, container, rate, limits, by_channel=by_channel)
         if isinstance(source, PacketSource):
             origin = replace(origin, track=source.track, tracks=source.tracks)
-    is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
+        place = source.place if isinstance(source, SoundFileSource) and container == "flac" else None
+    if place is not None and (recordings := flacs_behind(file, max(place, after_id3(file) + 1))):
+        return rest.read(recordings, origin)
+    is_cut = header is not None and (header.is_cut or header.is_followed)  # libsndfile reads these without an error
     return replace(origin, truncated=origin.truncated or is_cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Decodes the recordings of a joined file, one behind the other; see ``decode_as``."""
+
+    container: str
+    sink: Sink
+    file: BinaryIO
+    rate: int
+    limits: AudioLimits
+    by_channel: bool
+    track: int | None
+
+    def read(self, recordings: list[int], first: Origin | None = None) -> Origin:
+        """Decode those that begin at these offsets behind ``first``, up to one that does not decode.
+
+        Raises:
+            AudioError: as ``decode_into``; what the first one is refused for.
+        """
+        origin = first
+        for start, stop in pairwise([*recordings, self.file.seek(0, SEEK_END)]):
+            piece = Piece(self.file, start, stop)
+            seconds = origin.seconds if origin else 0.0
+            left = replace(self.limits, max_seconds=self.limits.max_seconds - seconds, min_seconds=0.0)
+            try:
+                one = self._one(piece, left, origin)
+            except AudioTooLongError:
+                most = self.limits.max_seconds
+                raise AudioTooLongError(f"the audio is longer than {most:g} s, the most accepted") from None
+            except InvalidAudioError:
+                if origin is None:
+                    raise
+                origin = replace(origin, truncated=True)
+                break
+            truncated = one.truncated or (self.container == "wav" and riff.read_header(piece).is_cut)
+            base = origin or one
+            origin = replace(base, seconds=seconds + one.seconds, truncated=base.truncated or truncated)
+        assert origin is not None
+        self.limits.check_shortest(origin.seconds)
+        return origin
+
+    def _one(self, piece: Piece, limits: AudioLimits, before: Origin | None) -> Origin:
+        with PacketSource.open(piece, self.container, limits, self.track) as source:
+            if self.by_channel and before and source.channels != before.channels:
+                message = f"the file has {before.channels} channels and later {source.channels}"
+                raise UnsupportedFormatError(f"{message}: they cannot be kept apart")
+            origin = drain(source, self.sink, self.container, self.rate, limits, by_channel=self.by_channel)
+            return replace(origin, track=source.track, tracks=source.tracks)
 
 
 def _tracks_as_channels(
@@ -172,7 +229,7 @@ def _opened(
         check_track(track, 1)
         yield PcmSource(file, header.pcm, limits)
     elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
-        with PacketSource.open(Behind(file, tag), container, limits, track) as packets:
+        with PacketSource.open(Piece(file, tag), container, limits, track) as packets:
             yield packets
     elif reader_of(file, container) is Reader.LIBSNDFILE:
         check_track(track, 1)

@@ -33,7 +33,7 @@ def is_quick(file: BinaryIO, rate: int) -> bool:
     size = file.seek(0, SEEK_END)
     pcm = read_header(file).pcm if size <= _QUICK_BYTES else None
     file.seek(0)
-    return pcm is not None and pcm.rate == rate
+    return pcm is not None and pcm.rate == rate and not pcm.is_followed
 
 
 class PcmSource:

@@ -15,6 +15,7 @@ from typing import BinaryIO, Self
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
 from audio.errors import DecoderCrashedError, InvalidAudioError
 from audio.fatal_files import FatalFiles
+from audio.joined import begins
 from audio.limits import AudioLimits
 from audio.origin import Origin, Sink, drain
 from audio.pcm import RAW, PcmSource
@@ -112,7 +113,8 @@ class DecodePool:
             check_track(track, 1)
             return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
         container = container_of(file)
-        if container == "wav" and (pcm := read_header(file).pcm):
+        pcm = read_header(file).pcm if container == "wav" else None
+        if pcm and not (pcm.is_followed and len(begins(file, container)) > 1):
             check_track(track, 1)
             return drain(PcmSource(file, pcm, limits), sink, container, rate, limits, by_channel=by_channel)
         self._fatal_files.check(file)

@@ -38,6 +38,7 @@ class WavHeader:
     Attributes:
         codec: the format tag of the codec; 0 if it is missing.
         is_cut: whether the file is shorter than its header says.
+        is_followed: whether something else than chunks comes behind the samples: another file, or more of them.
         hides_samples: whether the header says 0 bytes of samples but bytes follow, as when it was written to a pipe.
         pcm: where the samples are, if they are complete 16-bit PCM, little-endian; else None.
     """
@@ -46,6 +47,7 @@ class WavHeader:
     is_cut: bool
     hides_samples: bool
     pcm: Pcm | None = None
+    is_followed: bool = False
 
 
 def read_header(file: BinaryIO) -> WavHeader:
@@ -65,9 +67,15 @@ def read_header(file: BinaryIO) -> WavHeader:
             hides = name == b"data" and length == 0 and start < size
             is_whole = name == b"data" and order == "little" and start + length <= size
             pcm = _pcm(fmt, start, length) if is_whole else None
-            if pcm and start + length < size:
-                pcm = replace(pcm, is_followed=_is_followed(file, start + length + length % 2, size))
-            return WavHeader(_codec(fmt, order), is_cut, hides, pcm)
+            follows = (
+                length > 0
+                and start + length < size
+                and name == b"data"
+                and _is_followed(file, start + length + length % 2, size, order)
+            )
+            if pcm and follows:
+                pcm = replace(pcm, is_followed=True)
+            return WavHeader(_codec(fmt, order), is_cut, hides, pcm, follows)
         if name == b"fmt ":
             fmt = file.read(min(length, _FORMAT_BYTES))
             file.seek(length - len(fmt) + length % 2, 1)
@@ -76,11 +84,11 @@ def read_header(file: BinaryIO) -> WavHeader:
     return WavHeader(_codec(fmt, order), is_cut, hides_samples=False)
 
 
-def _is_followed(file: BinaryIO, end: int, size: int) -> bool:
+def _is_followed(file: BinaryIO, end: int, size: int, order: Literal["little", "big"]) -> bool:
     """Return whether something else than a chunk comes behind the samples, as in joined files; padding is nothing."""
     file.seek(end)
     head = file.read(8)
-    name, length = head[:4], int.from_bytes(head[4:], "little")
+    name, length = head[:4], int.from_bytes(head[4:], order)
     is_chunk = name.isascii() and name.decode("ascii").isprintable() and end + 8 + length <= size
     return len(head) == 8 and any(head) and (name in {b"RIFF", b"RIFX"} or not is_chunk)
 

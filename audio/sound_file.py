@@ -19,6 +19,7 @@ _OPEN_LENGTH = 2**63 - 1
 # The most samples of a FLAC frame, and its least bytes (RFC 9639, 9.1 to 9.3).
 _FLAC_FRAME = 65_535
 _FLAC_FRAME_BYTES = 11
+_READ_AHEAD = 1 << 16  # more bytes than libFLAC buffers
 # 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
@@ -48,8 +49,9 @@ class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile
 class SoundFileSource:
     """A file that libsndfile reads; see ``audio.source.Source``."""
 
-    def __init__(self, sound: soundfile.SoundFile, limits: AudioLimits, room: Room) -> None:
+    def __init__(self, sound: soundfile.SoundFile, descriptor: int, limits: AudioLimits, room: Room) -> None:
         self._sound = sound
+        self._descriptor = descriptor
         self._room = room
         self._limits = limits
         self.channels: int = sound.channels
@@ -75,7 +77,7 @@ class SoundFileSource:
             except soundfile.LibsndfileError as error:
                 raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
             with sound:
-                source = cls(sound, limits, room)
+                source = cls(sound, descriptor, limits, room)
                 is_known = sound.format == "FLAC" and sound.frames != _OPEN_LENGTH
                 if is_known and sound.frames // _FLAC_FRAME * _FLAC_FRAME_BYTES <= os.fstat(descriptor).st_size:
                     limits.check_decoded(sound.frames, source.rate, source.channels)
@@ -85,6 +87,11 @@ class SoundFileSource:
     def seconds(self) -> float:
         """Length of what was decoded so far."""
         return self.frames / self.rate
+
+    @property
+    def place(self) -> int:
+        """A byte at or a little before the end of what was decoded."""
+        return max(0, os.lseek(self._descriptor, 0, os.SEEK_CUR) - _READ_AHEAD)
 
     @property
     def ended_early(self) -> bool:
@@ -98,13 +105,16 @@ class SoundFileSource:
         Raises:
             AudioTooLongError: as soon as more than the limit is decoded.
         """
+        # Of another FLAC behind this one, libFLAC would read the header, and call it damage.
+        most = self._sound.frames if self._sound.format == "FLAC" else _OPEN_LENGTH
         is_at_end = False
         while not is_at_end:
             wanted = _VALUES_OF_BLOCK // self.channels
             if (left := self._sound.frames - self.frames) > 0:
-                wanted = min(wanted, left + 1)  # one more, to find the end of the file without another read
+                # One more, to find the end of the file without another read.
+                wanted = min(wanted, left + 1, most - self.frames)
             block = self._read(wanted)
-            is_at_end = self.broken or len(block) < wanted
+            is_at_end = self.broken or len(block) < wanted or self.frames + len(block) == most
             if len(block):
                 self.frames += len(block)
                 self._limits.check_decoded(self.frames, self.rate, self.channels)

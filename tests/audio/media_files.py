@@ -49,6 +49,8 @@ def media(samples, rate, form, codec, options=None):
     file = io.BytesIO()
     with av.open(file, "w", format=form, options=options or {}) as container:
         stream = container.add_stream(codec, rate=rate, layout=layout)
+        if codec == "wmav2":  # it has no rate of bits by itself
+            stream.bit_rate = 64_000
         for packet in (*stream.encode(frame), *stream.encode(None)):
             container.mux(packet)
     return file.getvalue()

@@ -1,22 +1,24 @@
-"""A file without its beginning."""
+"""A piece of a file."""
 
 import io
 import os
 from typing import BinaryIO
 
 
-class Behind(io.RawIOBase, BinaryIO):
-    """What comes behind the first ``start`` bytes of a file, to be read. It is left open.
+class Piece(io.RawIOBase, BinaryIO):
+    """The bytes ``start`` to ``stop`` - 1 of a file, to be read. The file is left open.
 
     Args:
         file: a seekable file.
         start: where it begins.
+        stop: where it ends; None for the end of the file.
     """
 
-    def __init__(self, file: BinaryIO, start: int) -> None:
+    def __init__(self, file: BinaryIO, start: int, stop: int | None = None) -> None:
         super().__init__()
         self._file = file
         self._start = start
+        self._stop = file.seek(0, os.SEEK_END) if stop is None else stop
         file.seek(start)
 
     def readable(self) -> bool:
@@ -29,12 +31,13 @@ class Behind(io.RawIOBase, BinaryIO):
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, at most ``size``."""
-        return self._file.read(size)
+        left = max(0, self._stop - self._file.tell())
+        return self._file.read(left if size < 0 else min(size, left))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place; return which."""
-        place = self._file.seek(max(0, offset) + self._start if whence == os.SEEK_SET else offset, whence)
-        return max(0, place - self._start)
+        origin = {os.SEEK_SET: self._start, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._stop}[whence]
+        return self._file.seek(max(self._start, origin + offset)) - self._start
 
     def tell(self) -> int:
         """Return the place."""
