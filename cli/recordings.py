@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from bulk.entries import entries, written
-from bulk.storage import is_url
+from bulk.storage import absolute, is_url
 from cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -59,9 +60,18 @@ def _of(argument: str, folder: Path) -> list[Recording]:
     if is_url(argument):
         return [Recording(name, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]
     if not Path(argument).is_dir():
-        return [Recording(name, argument, PurePosixPath(Path(argument).name))]
+        return [Recording(name, argument, _place(Path(argument).name))]
+    top = absolute(argument)
     inside = sorted(entries(argument), key=lambda entry: entry.audio)
-    return [Recording(str(Path(name, one.audio)), one.location, PurePosixPath(one.audio)) for one in inside]
+    return [
+        Recording(str(Path(name, one.audio)), one.location, _place(Path(one.location).relative_to(top).as_posix()))
+        for one in inside
+    ]
+
+
+def _place(name: str) -> PurePosixPath:
+    """Return a path that is text: each byte of a name that is not UTF-8 becomes ``_ff``, as of a hexadecimal number."""
+    return PurePosixPath(re.sub("[\udc80-\udcff]", lambda byte: f"_{ord(byte[0]) & 0xFF:02x}", name))
 
 
 def _of_pipe(folder: Path) -> Recording:

@@ -228,6 +228,22 @@ def test_a_name_that_is_no_text_is_written_all_the_same(transcribe, clips, tmp_p
     assert json.loads(capsys.readouterr().out)["audio"] == str(tmp_path / r"caf\udce9.wav")
 
 
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+def test_a_transcript_has_a_name_that_is_text(transcribe, clips, tmp_path, capsys, is_folder):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    path = folder / os.fsdecode(b"caf\xe9.wav")
+    shutil.copyfile(clips[0], path)
+    command = (str(folder if is_folder else path), "--format", "srt", "--output-dir", str(tmp_path / "out"))
+
+    assert transcribe(*command) == 0
+    assert os.listdir(os.fsencode(tmp_path / "out")) == [b"caf_e9.srt"]
+
+    capsys.readouterr()
+    assert transcribe(*command) == 0
+    assert capsys.readouterr().err == "0 written, 1 skipped, 0 failed\n"
+
+
 @pytest.mark.slow
 def test_a_pipe_is_read_once(golden, clips, expected):
     command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe"]
