@@ -11,6 +11,10 @@ _FRAME = 512
 # The level falls by at most this from block to block, so that a block whose speech is over is not raised at once.
 _FALL = 10 ** (-10 / 10)
 _LOUD_SHARE = 0.9
+# Mu-law has steps of 8 of 32,768 around zero, and none of speech this quiet is left between its peaks: to the detector
+# those are clicks. In noise that hides the steps they are a voice again.
+_COARSE = 10 ** (-60 / 10)
+_NOISE = 10 ** (-18 / 10)  # as a share of the power
 
 
 class Level:
@@ -18,6 +22,7 @@ class Level:
 
     def __init__(self) -> None:
         self._power = 0.0
+        self._random = np.random.default_rng(0)
 
     def raised(self, block: Samples) -> Samples:
         """Return the next block, mono, some seconds long, raised to the level of speech.
@@ -33,4 +38,8 @@ class Level:
         self._power = max(loud, self._power * _FALL)
         if not 0 < self._power < _POWER:
             return block
+        if self._power < _COARSE:
+            block = block + self._random.standard_normal(len(block), np.float32) * np.float32(
+                np.sqrt(_NOISE * self._power)
+            )
         return block * np.float32(min(np.sqrt(_POWER / self._power), _MOST_GAIN))

@@ -1,5 +1,6 @@
 """Speech is distinguished from silence and noise, in blocks of any size."""
 
+import io
 import json
 import os
 import subprocess
@@ -11,7 +12,11 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audio.decode import decode
+from audio.limits import AudioLimits
+from audio.segment.level import Level
 from audio.segment.voice_activity import FRAME_SAMPLES, RATE, SpeechDetector
+from tests.audio.sound_files import encoded
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +49,18 @@ def test_a_voice_is_speech_and_silence_and_noise_are_not(detector, clip):
     assert np.mean(judged(detector, clip)[0] > 0.5) > 0.6
     assert np.max(judged(detector, silence)[0]) < 0.5
     assert np.mean(judged(detector, noise)[0] > 0.5) < 0.02
+
+
+@pytest.mark.parametrize("codec", ["ULAW", "ALAW"])
+def test_quiet_speech_of_telephones_is_speech_as_in_16_bits(detector, clip, codec):
+    quiet = clip * (10 ** (-73 / 20) / np.sqrt(np.square(clip).mean()))
+
+    def share(codec):
+        file = io.BytesIO(encoded(quiet, RATE, "WAV", codec))
+        samples = decode(file, rate=RATE, limits=AudioLimits()).samples
+        return np.mean(judged(detector, Level().raised(samples))[0] > 0.35)
+
+    assert share(codec) > 0.8 * share("PCM_16") > 0.5
 
 
 @settings(max_examples=25, deadline=None)
