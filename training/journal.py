@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.board import Board
 from training.errors import ResumeError, TrainingError
+from training.loggers import Logger
 from training.snapshot import STATE
 
 
@@ -18,20 +18,20 @@ class Journal:
         measured: the word error rates over all sources in the lines that were kept.
     """
 
-    def __init__(self, path: Path, steps: int, board: Board | None = None) -> None:
+    def __init__(self, path: Path, steps: int, loggers: Sequence[Logger] = ()) -> None:
         """Open a log, and drop its lines about steps after ``steps``, which will be done again.
 
         Args:
             path: the log.
             steps: how many are done.
-            board: shows the lines as well.
+            loggers: show the lines as well.
 
         Raises:
             ResumeError: if it cannot be read, or is damaged.
             TrainingError: if it cannot be written.
         """
         self._path = path
-        self._board = board
+        self._loggers = loggers
         kept = list(_lines(path, steps))
         self.measured = [rate for _, rate in kept if rate is not None]
         fresh = path.with_suffix(".new")
@@ -57,8 +57,8 @@ class Journal:
         except OSError as error:
             self._file.truncate(end)
             raise self._unwritable(error) from error
-        if self._board:
-            self._board.add(fields)
+        for logger in self._loggers:
+            logger.add(fields)
 
     def _unwritable(self, error: OSError) -> TrainingError:
         kept = "; --resume goes on from the last state" if self._path.with_name(STATE).exists() else ""
@@ -67,8 +67,8 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-        if self._board:
-            self._board.close()
+        for logger in self._loggers:
+            logger.close()
 
 
 class Measured(NamedTuple):

@@ -1,12 +1,12 @@
 """The training loop: load the parts of a step, take the step, report it, and save the state at intervals."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tqdm import tqdm
 
-from training.board import Board
 from training.evaluation import WordErrors
+from training.loggers import Logger
 from training.memory import forget_peak
 from training.monitor import Monitor
 from training.run import Run
@@ -20,7 +20,7 @@ def train(
     report: Callable[[str], None],
     minutes: float | None = None,
     stops: Callable[[], bool] = lambda: False,
-    board: Board | None = None,
+    loggers: Sequence[Logger] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Train until the last step, or until ``minutes`` are over, ``stops`` says so or WER stops falling; save the state.
@@ -31,7 +31,7 @@ def train(
         report: gets lines of progress.
         minutes: time after which to stop; None has no limit.
         stops: returns whether to stop after the current step.
-        board: TensorBoard, which gets the log too.
+        loggers: programs that get the log too.
         clock: monotonic seconds.
 
     Returns:
@@ -42,7 +42,7 @@ def train(
             is not a finite number; if the state, the log or the best weights cannot be written.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
-    monitor = Monitor(run, report, word_errors, board, clock)
+    monitor = Monitor(run, report, word_errors, loggers, clock)
     batches = run.batches()
     part_losses = run.ranks.together(PartLosses(run))
 

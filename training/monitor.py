@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from training.batch import Batch
 from training.best import BEST, Best
-from training.board import Board
 from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
+from training.loggers import Logger
 from training.memory import peak_bytes
 from training.progress import Progress
 from training.run import Run
@@ -28,7 +28,7 @@ class Monitor:
         run: Run,
         report: Callable[[str], None],
         word_errors: WordErrors | None = None,
-        board: Board | None = None,
+        loggers: Sequence[Logger] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open the log.
@@ -37,7 +37,7 @@ class Monitor:
             run: the run, at any step.
             report: gets lines of progress.
             word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
-            board: shows the log as well.
+            loggers: show the log as well.
             clock: monotonic seconds.
 
         Raises:
@@ -49,7 +49,7 @@ class Monitor:
         self._first = run.step + 1
         # A run at step 0 measures again, so its log starts empty.
         steps = run.step or -1
-        self._journal = Journal(run.folder / "log.jsonl", steps, board) if run.ranks.is_first else None
+        self._journal = Journal(run.folder / "log.jsonl", steps, loggers) if run.ranks.is_first else None
         patience = run.recipe.dev.patience if run.recipe.dev else None
         self._best = Best(patience, self._journal.measured if self._journal else [])
         self._progress = Progress(run, clock)

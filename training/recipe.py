@@ -256,6 +256,40 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wandb:
+    """Weights & Biases, which shows the log (training/loggers.py).
+
+    Attributes:
+        project: the project of the run.
+        name: the name of the run; None is that of its folder.
+    """
+
+    project: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlflow:
+    """MLflow, which shows the log (training/loggers.py).
+
+    Attributes:
+        experiment: the experiment of the run.
+        uri: where it tracks runs; None is what ``MLFLOW_TRACKING_URI`` says.
+    """
+
+    experiment: str
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loggers:
+    """Programs that show the log as well; None leaves one out."""
+
+    wandb: Wandb | None = None
+    mlflow: Mlflow | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A training run.
 
@@ -289,6 +323,7 @@ class Recipe:
         adapters: low-rank adapters, which are trained in place of the layers that they change.
         recompute: whether layers compute their activations again for the gradients, which takes time and saves memory.
         dev: the dev set, if any.
+        loggers: programs that show the log as well.
         precision: precision of matrix products; weights and their updates are always float32. ``tf32`` rounds the
             factors of float32 products on GPUs; with ``float16`` the loss is scaled.
         report_every: steps from one line of progress to the next.
@@ -315,6 +350,7 @@ class Recipe:
     adapters: Adapters | None = None
     recompute: bool = False
     dev: Dev | None = None
+    loggers: Loggers = Loggers()
     precision: Precision = "float32"
     report_every: int = within(1, 1_000_000, default=50)
     save_every: int = within(1, 1_000_000, default=200)

@@ -55,7 +55,7 @@ from training.vocabulary_file import read_languages, read_vocabulary
 
 # Parts of a recipe that may change when a run is resumed: evaluation, reports, saving, and the length of the run, to
 # which the learning rate then adapts.
-_CHANGEABLE = ("dev", "report_every", "save_every", "steps")
+_CHANGEABLE = ("dev", "loggers", "report_every", "save_every", "steps")
 # The folder of the index of its takes, in the run's folder.
 _INDEX = "takes"
 # Buckets by labels for each length, if a decoder computes the padding of labels.

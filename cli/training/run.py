@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     # OpenMP threads that wait should sleep, not spin: beside another busy process, spinning all but stops a run.
     # PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from training.board import check_board
     from training.errors import RecipeError
+    from training.loggers import check_loggers
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
@@ -86,12 +86,11 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
-        if args.tensorboard:
-            check_board()
     try:
         recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
         if args.check or args.probe:
             return _look_ahead(recipe, device, Path(args.out) if args.out else None, probes=args.probe)
+        check_loggers(recipe.loggers, tensorboard=args.tensorboard)
         folder, device = Path(args.out), local_device(device)
         with process_group(device) as ranks:
             if not args.seeds:
@@ -134,8 +133,8 @@ def _train(
     minutes: float | None,
 ) -> int | None:
     """Take the steps of one run; return None if it is over, and the exit status if it was stopped."""
-    from training.board import Board
     from training.lock import locked
+    from training.loggers import open_loggers
     from training.loop import train
 
     word_errors = _word_errors() if recipe.dev else None
@@ -149,7 +148,9 @@ def _train(
                 report(line)
             if training.finished:
                 report("no step is left; a larger number of steps in the recipe makes the run longer")
-        board = Board(folder, training.step) if args.tensorboard and ranks.is_first else None
+        loggers = []
+        if ranks.is_first:
+            loggers = open_loggers(recipe.loggers, folder, training.step, tensorboard=args.tensorboard)
         signals: list[int] = []
         with _recording_signals(signals):
             is_over = train(
@@ -158,7 +159,7 @@ def _train(
                 report=report,
                 minutes=minutes,
                 stops=lambda: bool(signals),
-                board=board,
+                loggers=loggers,
             )
         if signals or not is_over:
             report(f"stopped at step {training.step}; its state is saved, --resume continues")
