@@ -15,7 +15,7 @@ export OMP_NUM_THREADS=2 $environment
     -k '(does_not_wait or waits_for_nothing or thousand or eight_launches or are_not_rounded or torch_keeps or are_dropped_give or share_the_memory or beyond_the_limit or outlives_its_graph) and not what_comes_after and not side_stream'
   "$venv/bin/python" -m pytest -q -p no:cacheprovider -W default -m gpu tests/training/test_probe_on_gpu.py \
     tests/training/test_step_on_gpu.py
-  "$venv/bin/python" -m tests.null_cuda.service 2>/dev/null
+  "$venv/bin/python" -m tests.null_cuda.faults 2>/dev/null
   benchmark() {
     echo "== $*"
     "$venv/bin/python" -m benchmarks "$@" --device cuda

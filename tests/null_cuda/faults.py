@@ -1,6 +1,6 @@
 """The service on the CUDA that computes nothing, with a fast path that is faulty: it comes up, and later ones avoid it.
 
-    python -m tests.null_cuda.service [FAULT ...]      prints a line for each fault, and fails where one does
+    python -m tests.null_cuda.faults [FAULT ...]      prints a line for each fault, and fails where one does
 
 It takes two minutes for the path that hangs.
 """
