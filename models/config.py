@@ -355,7 +355,7 @@ class ModelConfig:
         if isinstance(encoder, JasperConfig):
             length, reason = _PIECE_OF_CONVOLUTIONS, "an encoder of convolutions"
         elif encoder.attention_context and encoder.attention_context.left is not None:
-            return None, "attention looks back a limited number of frames"
+            return None, "no limit, because attention looks back a limited number of frames"
         elif self.attention:
             length, reason = _PIECE_OF_ATTENTION_DECODER, "an attention decoder"
         elif self.decoders[0] == "tdt" and (encoder.width, encoder.layers) == _LARGE_TRANSDUCER:
