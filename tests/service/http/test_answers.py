@@ -79,6 +79,8 @@ def test_answers_are_as_they_were(service, monkeypatch):
             answer = served.post(**form(file, **fields, multichannel=multichannel))
             key = f"{name} {' '.join(f'{field}={value}' for field, value in fields.items())}"
             body = re.sub(r'"no_speech_prob":[\d.e-]+', '"no_speech_prob":0', answer.text)
+            # Its last digits depend on the processor.
+            body = re.sub(r'(?<="language_probability":)[\d.e-]+', lambda found: f"{float(found[0]):.3f}", body)
             if len(body) > KEPT:
                 body = f"{len(body)} {hashlib.sha256(body.encode()).hexdigest()}"
             found[key] = [answer.status_code, answer.headers["content-type"], body]
