@@ -95,8 +95,14 @@ class SoundFileSource:
 
     @property
     def ended_early(self) -> bool:
-        """Whether the file is known to have ended before it should. A FLAC header may not give the length."""
+        """Whether the file is known to have ended before it should, or its header says less than it holds.
+
+        A FLAC header may not give the length. Behind WAV and Vorbis something else may follow.
+        """
         claimed: int = self._sound.frames
+        unread = os.fstat(self._descriptor).st_size - self.place
+        if self._sound.format in {"FLAC", "MP3"} and unread > 2 * _READ_AHEAD:
+            return True
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:

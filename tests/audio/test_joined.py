@@ -104,6 +104,20 @@ def test_a_size_that_leaves_samples_out_is_said(codec):
     assert audio.truncated
 
 
+@pytest.mark.parametrize(("container", "codec"), [("MP3", "MPEG_LAYER_III"), ("FLAC", "PCM_16")])
+def test_a_count_that_leaves_samples_out_is_said(container, codec):
+    noise = np.random.default_rng(0).normal(0, 0.2, 60 * 16000).clip(-1, 1)
+    file = bytearray(encoded(noise, 16000, container, codec))
+    assert not decode(io.BytesIO(file), rate=16000, limits=LIMITS).truncated
+    if container == "MP3":
+        place = max(file.find(b"Xing"), file.find(b"Info")) + 8
+        file[place : place + 4] = (int.from_bytes(file[place : place + 4], "big") // 10).to_bytes(4, "big")
+    else:  # the last bytes of the number of samples, behind the magic and the header of its block
+        file[22:26] = (6 * 16000).to_bytes(4, "big")
+
+    assert decode(io.BytesIO(file), rate=16000, limits=LIMITS).truncated
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_is_cut_anywhere_has_its_beginnings_within(kind):
     file = of(kind, 400, 0.2) * 3
