@@ -233,7 +233,6 @@ def _engine(engine: str) -> str:
     return " ".join([{"nemo": "NeMo", "steno": "Steno"}.get(name, name), *dtype])
 
 
-_UNITS = {"s": "s", "percentunit": "%", "reqps": "requests a second", "ops": "a second", "bytes": "MiB"}
 _PICTURES = {
     "latency": _latency,
     "losses": _losses,
@@ -241,7 +240,7 @@ _PICTURES = {
     "roofline": _roofline,
     "search": _search,
 }
-_OF_SEVERAL = {"cost", "latency", "losses"}
+_OF_SEVERAL = {"latency", "losses"}
 
 
 if __name__ == "__main__":
