@@ -29,7 +29,7 @@ def begins(file: BinaryIO, container: str) -> list[int]:
             break
         if place and _is_beginning(container, head):
             found.append(place)
-        length = step(head, place in found) if step else 0
+        length = step(head, place == found[-1]) if step else 0
         if not 0 < length < size - place:
             break
         place += length
