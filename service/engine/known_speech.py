@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.samples import Samples
 
@@ -23,6 +22,8 @@ Transcribe = Callable[[Samples], str]
 
 def clip(rate: int) -> Samples:
     """Return six seconds of English, mono, in the given rate."""
+    from audio.decode import decode  # loads the decoding libraries, which an engine on a CPU does without
+
     with _CLIP.open("rb") as file:
         return decode(file, rate=rate, limits=AudioLimits()).samples
 

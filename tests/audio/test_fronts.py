@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = ("soundfile", "av")
 READERS = ("audio.sound_file", "audio.packets")
 # Who reads recordings of its own: to train, to measure, and to try a machine.
-TRUSTING = ("training", "benchmarks", "cli/bench.py")
+TRUSTING = ("training", "benchmarks", "cli/bench.py", "service/engine/known_speech.py")
 DECODERS = ("audio/decode.py", "audio/child.py")
 
 
@@ -35,7 +35,8 @@ def test_decoding_happens_in_the_child():
 
 FRONT = """
 import io, sys
-import service.server, service.workers.process, cli.serve, cli.transcribe, cli.batch, bulk.file_transcripts
+import service.server, service.workers.process, service.engine.process
+import cli.serve, cli.transcribe, cli.batch, bulk.file_transcripts
 from audio.limits import AudioLimits
 from audio.pool import DecodePool
 with DecodePool() as pool:
@@ -45,7 +46,7 @@ print(*({"soundfile", "_soundfile", "av"} & set(sys.modules)))
 
 
 @pytest.mark.slow
-def test_a_front_that_has_decoded_a_file_has_none_of_them(tmp_path):
+def test_a_front_that_has_decoded_a_file_and_an_engine_have_none_of_them(tmp_path):
     from tests.audio.sound_files import encoded, tone
 
     (tmp_path / "clip.flac").write_bytes(encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16"))
