@@ -67,8 +67,9 @@ def test_kernels_that_compute_what_plain_operations_compute_are_used(encoder):
 
 
 @pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_encoders_for_streams_use_them_too_except_that_of_the_subsampling(context, caplog):
+def test_encoders_for_streams_use_them_too_except_that_of_the_subsampling(context, dtype, caplog):
     streaming = replace(
         SHAPE,
         attention_context=context,
@@ -77,12 +78,13 @@ def test_encoders_for_streams_use_them_too_except_that_of_the_subsampling(contex
         causal_subsampling=True,
     )
 
-    compare_kernels(folded(streaming), None, CPU, torch.float32)
+    compare_kernels(folded(streaming).to(dtype), None, CPU, dtype)
 
     used = (FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS)
     assert {path: FAST_PATHS.states()[path] for path in used} == dict.fromkeys(used, "used")
     assert not FAST_PATHS.is_barred(FastPath.SUBSAMPLING)
-    assert not caplog.records
+    # In bfloat16 the expansion would be timed against the library's, by a device.
+    assert {record.args[0] for record in caplog.records} <= {FastPath.FEED_FORWARD}
 
 
 @pytest.mark.parametrize(("kernel", "path"), [IN_ENCODER, IN_ATTENTION])
