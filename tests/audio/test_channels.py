@@ -60,11 +60,11 @@ def test_channels_of_raw_samples_and_of_ffmpegs_formats_are_separated():
 
 
 @pytest.mark.slow
-def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle():
+def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle(children):
     tones = np.stack([tone(300, 60, 48_000), tone(500, 60, 48_000, 0.1)])
     data = media(tones, 48_000, "webm", "libopus")
     with DecodePool() as pool, Channels(16_000, 5.0) as channels:
-        murder = Murder(pool, times=1)
+        murder = Murder(children, times=1)
 
         def take(samples, channel):
             channels.append(samples, channel)

@@ -35,7 +35,6 @@ from audio.raw import RawFormat
 from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import LOSSLESS, LOSSY, encoded, tone
 from tests.service.serving import wait_for
-from tests.soak.processes import decoders
 
 LIMITS = AudioLimits()
 
@@ -82,13 +81,6 @@ def decoded_file(pool, file, limits=LIMITS):
     samples = bytearray()
     origin = pool.decode_into(lambda block, _: samples.extend(block), file, rate=16000, limits=limits)
     return Audio(samples=np.frombuffer(samples, np.float32), **asdict(origin))
-
-
-@pytest.fixture
-def children():
-    """Returns the processes that decode for this test and live, by id."""
-    others = set(decoders(os.getpid()))
-    return lambda: set(decoders(os.getpid())) - others
 
 
 def only(children):
