@@ -38,6 +38,7 @@ COPY benchmarks /build/steno/benchmarks
 COPY bulk /build/steno/bulk
 COPY cli /build/steno/cli
 COPY models /build/steno/models
+COPY samples /build/steno/samples
 COPY service /build/steno/service
 COPY steno /build/steno/steno
 COPY training /build/steno/training

@@ -20,16 +20,18 @@ def begins(file: BinaryIO, container: str) -> list[int]:
     Only headers are read: their sizes lead from one to the next.
     """
     step = _STEPS.get(container)
+    if step is None:
+        return [0]
     size = file.seek(0, SEEK_END)
     found, place = [0], 0
-    for _ in range(_MOST_CHUNKS if step else 0):
+    for _ in range(_MOST_CHUNKS):
         file.seek(place)
         head = file.read(32)
         if len(head) < 12 or len(found) == _MOST:
             break
         if place and _is_beginning(container, head):
             found.append(place)
-        length = step(head, place == found[-1]) if step else 0
+        length = step(head, place == found[-1])
         if not 0 < length < size - place:
             break
         place += length

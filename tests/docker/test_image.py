@@ -35,7 +35,9 @@ def module(name: str):
 
 
 def test_every_package_is_in_it():
-    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied()
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+
+    assert {*wheel["packages"], *wheel["force-include"]} <= copied()
 
 
 def test_what_is_copied_is_not_ignored_and_nothing_else_is_sent():
