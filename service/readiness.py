@@ -1,21 +1,21 @@
 """What ``/readyz`` says. Before a stop it turns first, so that balancers go elsewhere while everything is answered."""
 
 import asyncio
+import math
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
 from service.dispatch.dispatcher import Dispatcher
 
-# A balancer's checks: the service is watched if it was ready twice, so far apart and not longer ago.
-_APART_SECONDS, _AGO_SECONDS = 0.5, 10.0
+# Whoever was told so lately that the service is ready may be a balancer, which sends work until its next checks fail.
+_AGO_SECONDS = 10.0
 # The balancer of deploy/compose takes a replica out at the second refusal, at most 1.2 s after the first moment.
 _NOTICE_SECONDS = 3.0
 
 
 class Readiness:
-    """Answers whether the service is ready, and notices whether somebody watches that.
+    """Answers whether the service is ready, and notices whether somebody asks.
 
     Args:
         dispatcher: the dispatcher.
@@ -25,22 +25,20 @@ class Readiness:
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._dispatcher = dispatcher
         self._clock = clock
-        self._was_ready: deque[float] = deque()
+        self._last_ready = -math.inf
         self._is_leaving = False
 
     def check(self) -> Literal["ready", "loading", "draining"]:
-        """Return the state, and remember when it was ready."""
+        """Return the state, and remember when it was last ready."""
         if self._is_leaving or self._dispatcher.admission.is_draining:
             return "draining"
         if not self._dispatcher.is_ready:
             return "loading"
-        self._was_ready.append(self._clock())
-        while self._was_ready[0] < self._was_ready[-1] - _AGO_SECONDS:
-            self._was_ready.popleft()
+        self._last_ready = self._clock()
         return "ready"
 
     async def leave(self, hurry: asyncio.Event, most_seconds: float) -> float:
-        """Be no longer ready, and give those who watch that the time to notice; return the seconds that were given.
+        """Be no longer ready, and give those who ask the time to notice; return the seconds that were given.
 
         Args:
             hurry: ends the wait.
@@ -48,8 +46,7 @@ class Readiness:
         """
         self._is_leaving = True
         began = self._clock()
-        times = self._was_ready
-        if times and times[-1] - times[0] >= _APART_SECONDS and times[-1] >= began - _AGO_SECONDS:
+        if self._last_ready >= began - _AGO_SECONDS:
             try:
                 async with asyncio.timeout(min(_NOTICE_SECONDS, most_seconds)):
                     await hurry.wait()

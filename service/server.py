@@ -156,6 +156,7 @@ class Server:
             max_jobs_of_caller=settings.max_jobs_per_key,
         )
         self._readiness = Readiness(self.dispatcher)
+        self._gives_notice = True
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -163,9 +164,17 @@ class Server:
         )
         self.port: int = self._listener.getsockname()[1]
 
-    def stop(self) -> None:
-        """Begin to drain; a second call cuts the drain short."""
-        (self._hurry if self._stop.is_set() else self._stop).set()
+    def stop(self, notice: bool = True) -> None:
+        """Begin to drain; a second call cuts the drain short.
+
+        Args:
+            notice: whether a balancer gets the time to notice before anything is refused.
+        """
+        if self._stop.is_set():
+            self._hurry.set()
+        else:
+            self._gives_notice = notice
+            self._stop.set()
 
     async def run(self) -> None:
         """Serve until `stop`, then finish what was accepted.
@@ -267,10 +276,10 @@ class Server:
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines.
 
-        A balancer gets the time to notice before anything is refused.
+        A balancer gets the time to notice before anything is refused, unless somebody waits for the end.
         """
         seconds = self._settings.drain_seconds
-        seconds -= await self._readiness.leave(self._hurry, seconds)
+        seconds -= await self._readiness.leave(self._hurry, seconds if self._gives_notice else 0.0)
         self.dispatcher.drain()
         if self._workers:
             self._workers.publish()
@@ -330,8 +339,8 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
     async def main() -> None:
         server = Server(settings, engine_module)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
+        loop.add_signal_handler(signal.SIGTERM, server.stop)
+        loop.add_signal_handler(signal.SIGINT, server.stop, False)  # Ctrl-C, by somebody who waits for the end
         garbage.take_over()
         collecting = asyncio.create_task(garbage.collect(lambda: server.dispatcher.admission.requests, server.collect))
         try:

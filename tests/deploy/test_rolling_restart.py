@@ -35,7 +35,7 @@ def test_a_rolling_restart_refuses_no_request(tmp_path):
         for client in clients:
             client.start()
         try:
-            for address in (FIRST, SECOND):
+            for address in (SECOND, FIRST):  # first the one that the balancer has hardly asked
                 assert served.stop(address) == 0
                 served.start(address, engine=STUB_ENGINE, STENO_MODEL="stub.nemo")
             wait_for(lambda: answers.total() >= REQUESTS)

@@ -121,7 +121,7 @@ class ThreadedServer:
         os.kill(self.server.fleet.engines[0].pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.server.stop)
+        self.loop.call_soon_threadsafe(self.server.stop, False)
 
 
 @contextlib.contextmanager
@@ -222,7 +222,7 @@ def steno_serve(
         yield served
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)  # as SIGTERM, without the time that a balancer gets
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
