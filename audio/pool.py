@@ -67,7 +67,7 @@ class DecodePool:
         self._changed = threading.Condition()
         self._idle: list[ChildProcess] = []
         self._children: set[ChildProcess] = set()
-        self._coming = 0  # children that are being started
+        self._coming = 0  # children for which there is room, and no process yet
         self._is_closed = False
         self._background = ThreadPoolExecutor(1, "decoders", in_thread)  # starts spares, and ends children
         self._replaced = -_REPLACE_SECONDS
@@ -214,13 +214,21 @@ class DecodePool:
         child = None
         try:
             child = ChildProcess(self._confinement)
-            child.wait_until_ready()
         finally:
             with self._changed:
                 self._coming -= 1
-                if child is not None and child.is_ready:
-                    self._children.add(child)
+                if child is not None:
+                    self._children.add(child)  # before it is ready, so that `close` does not wait for that
+                    if self._is_closed:
+                        child.kill()
                 self._changed.notify_all()
+        try:
+            child.wait_until_ready()
+        except ChildStartError:
+            with self._changed:
+                self._children.discard(child)
+                self._changed.notify_all()
+            raise
         self._on_start(child.unconfined)
         return child
 

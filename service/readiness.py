@@ -8,7 +8,7 @@ from typing import Literal
 
 from service.dispatch.dispatcher import Dispatcher
 
-# Whoever was told so lately that the service is ready may be a balancer, which sends work until its next checks fail.
+# After an answer so lately that it is ready, a balancer may send work until its next checks fail.
 _AGO_SECONDS = 10.0
 # The balancer of deploy/compose takes a replica out at the second refusal, at most 1.2 s after the first moment.
 _NOTICE_SECONDS = 3.0

@@ -261,6 +261,26 @@ def test_children_that_die_while_they_start_are_replaced(pool, losses, monkeypat
     assert len(started) == 3
 
 
+def test_a_pool_that_closes_does_not_wait_for_a_child_that_starts(monkeypatch):
+    start, started = subprocess.Popen, []
+
+    def never_ready(*arguments, **options):
+        started.append(start(*arguments, **options))
+        started[-1].send_signal(signal.SIGSTOP)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", never_ready)
+    monkeypatch.setattr("audio.child_process._START_SECONDS", 86_400.0)
+    with ThreadPoolExecutor(1) as threads, DecodePool() as pool:
+        decoding = threads.submit(decoded, pool, WEBM)
+        wait_for(lambda: len(started) == 1)
+        threading.Thread(target=pool.close, daemon=True).start()
+        wait_for(decoding.done)
+
+        with pytest.raises(NoChildError):
+            decoding.result()
+
+
 def test_an_idle_child_that_died_is_replaced_without_an_error(pool, children, losses):
     decoded(pool, WEBM)
     dead = only(children)
