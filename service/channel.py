@@ -5,11 +5,13 @@
 
 import asyncio
 import logging
+import os
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -17,9 +19,16 @@ log = logging.getLogger("steno.channel")
 
 _LENGTH = struct.Struct(">I")
 _MAX_FRAME_BYTES = 256 << 20  # far above any transcript; a larger length means the stream is out of step
+_PIECE_BYTES = 1 << 16
+_DESCRIPTOR_BYTES = socket.CMSG_SPACE(struct.calcsize("i"))
 
 M = TypeVar("M")
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def _frame(message: msgspec.Struct) -> bytes:
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
 
 
 def _body_length(received: "bytes | bytearray", at: int = 0) -> int:
@@ -29,57 +38,77 @@ def _body_length(received: "bytes | bytearray", at: int = 0) -> int:
     return int(length)
 
 
-class Channel(asyncio.Protocol, Generic[M]):
+class Channel(Generic[M]):
     """One end, on the event loop.
 
-    The messages of one turn of the loop are written together, because a system call costs more than a message.
+    The messages of one turn of the loop are written together, because a system call costs more than a message. A
+    message may carry a descriptor, as no transport of asyncio can.
 
     Args:
+        connection: a connected stream socket.
         decoder: of the messages that come.
+        on_message: gets each message that comes.
 
     Attributes:
         lost: done when the connection has ended, or a message cannot be read.
     """
 
-    def __init__(self, decoder: "msgspec.msgpack.Decoder[M]") -> None:
-        self._loop = asyncio.get_running_loop()
-        self._decode = decoder.decode
-        self._on_message: Callable[[M], None]
-        self._received = bytearray()
-        self._unsent: list[bytes] = []
-        self._transport: asyncio.WriteTransport | None = None
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-
-    async def open(self, connection: socket.socket, on_message: Callable[[M], None]) -> None:
-        """Take over a connected stream socket; `on_message` gets each message that comes."""
-        self._on_message = on_message
+    def __init__(
+        self, connection: socket.socket, decoder: "msgspec.msgpack.Decoder[M]", on_message: Callable[[M], None]
+    ) -> None:
         connection.setblocking(False)
-        await self._loop.create_connection(lambda: self, sock=connection)
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._decode = decoder.decode
+        self._on_message = on_message
+        self._received = bytearray()
+        self._descriptors: deque[int | None] = deque()
+        self._unsent: deque[tuple[bytearray, list[int]]] = deque()  # a descriptor is sent with the bytes behind it
+        self._is_closing = False
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(connection, self._receive)
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Queue a message. If it cannot be delivered, the channel is lost."""
+    def send(self, message: msgspec.Struct, descriptor: int | None = None) -> None:
+        """Queue a message, with a copy of a descriptor. If it cannot be delivered, the channel is lost.
+
+        Raises:
+            OSError: if the descriptor cannot be copied.
+        """
+        if self._is_closing:
+            return
+        frame = _frame(message)
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        body = _encode(message)
-        self._unsent += (_LENGTH.pack(len(body)), body)
+        if descriptor is not None or not self._unsent:
+            self._unsent.append((bytearray(), [] if descriptor is None else [os.dup(descriptor)]))
+        self._unsent[-1][0].extend(frame)
+
+    def take_descriptor(self) -> int | None:
+        """Return the descriptor that came with this message, which is the caller's; None if there was no room for it.
+
+        Each message with a descriptor must be asked for it, in order.
+        """
+        return self._descriptors.popleft() if self._descriptors else None
 
     def close(self) -> None:
         """Send what is queued, and close."""
-        if self._transport is not None:
-            self._flush()
-            self._transport.close()
+        self._is_closing = True
+        self._flush()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Say that the connection has ended."""
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        """Pass on each complete message."""
+    def _receive(self) -> None:
+        try:
+            data, with_it, flags, _ = self._connection.recvmsg(_PIECE_BYTES, _DESCRIPTOR_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, with_it, flags = b"", [], 0
+        for _, _, descriptor in with_it:
+            self._descriptors.extend(struct.unpack("i", descriptor))
+        if flags & socket.MSG_CTRUNC:  # this process may have no more
+            self._descriptors.append(None)
+        if not data:
+            self._end()
+            return
         received = self._received
         received += data
         at = 0
@@ -94,14 +123,47 @@ class Channel(asyncio.Protocol, Generic[M]):
                 self._on_message(message)
         except msgspec.DecodeError as error:
             log.error("a message of another process cannot be read", extra={"reason": str(error)})  # noqa: TRY400
-            if self._transport is not None:
-                self._transport.abort()
+            self._end()
         del received[:at]
 
     def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if unsent and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(unsent))
+        """Send what is queued, the rest of it when the socket takes more."""
+        if self.lost.done():
+            return
+        self._loop.remove_writer(self._connection)
+        try:
+            while self._unsent:
+                data, descriptors = self._unsent[0]
+                if descriptors:
+                    sent = socket.send_fds(self._connection, [data], descriptors)
+                else:
+                    sent = self._connection.send(data)
+                del data[:sent]
+                while descriptors:
+                    os.close(descriptors.pop())
+                if not data:
+                    self._unsent.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self._connection, self._flush)
+            return
+        except OSError:
+            self._is_closing = True
+        if self._is_closing:
+            self._end()
+
+    def _end(self) -> None:
+        if self.lost.done():
+            return
+        self._is_closing = True
+        self._loop.remove_reader(self._connection)
+        self._loop.remove_writer(self._connection)
+        self._connection.close()
+        for descriptor in (*self._descriptors, *(one for _, unsent in self._unsent for one in unsent)):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptors.clear()
+        self._unsent.clear()
+        self.lost.set_result(None)
 
 
 class BlockingChannel(Generic[M]):
@@ -125,9 +187,9 @@ class BlockingChannel(Generic[M]):
         Raises:
             OSError: if the other end is gone.
         """
-        body = _encode(message)
+        frame = _frame(message)
         with self._sending:
-            self._connection.sendall(_LENGTH.pack(len(body)) + body)
+            self._connection.sendall(frame)
 
     def messages(self) -> Iterator[M]:
         """Yield the messages that come until the other end closes the socket."""

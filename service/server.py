@@ -50,7 +50,6 @@ from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
 from service.workers.relay import RelayServer
-from service.workers.shared_counts import SharedRequestCounts
 from service.workers.supervisor import WorkerSupervisor
 from transcripts.phrases import PhraseError
 
@@ -96,7 +95,7 @@ class Server:
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
-            counts=SharedRequestCounts(self._workers.counts) if self._workers else None,
+            counts=self._workers.shared.request_counts if self._workers else None,
         )
         template = Load(
             model="",

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
@@ -45,42 +45,41 @@ class AdmissionLimits:
     takes_jobs: bool = False
 
 
-class RequestCounts:
-    """Counts of what passed gate 1 and is not finished.
+class Counts:
+    """How many of something there are, in all and by client or network.
 
     Attributes:
-        own_requests: number of requests of this process.
+        own: those of this process.
     """
 
     def __init__(self) -> None:
-        self.own_requests = 0
-        self._stored_bytes = 0
-        self._by_client: Counter[str] = Counter()
+        self.own = 0
+        self._by_name: Counter[str] = Counter()
 
     @property
-    def requests(self) -> int:
-        """Number of requests."""
-        return self.own_requests
+    def total(self) -> int:
+        """Those of all processes."""
+        return self.own
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of uploads that are being received or decoded."""
-        return self._stored_bytes
+    def of(self, name: str) -> int:
+        """Return the number of a client or a network."""
+        return self._by_name[name]
 
-    def of(self, client: str) -> int:
-        """Return the number of requests of a client."""
-        return self._by_client[client]
+    def add(self, change: int, name: str | None = None) -> None:
+        """Add to the number of this process, and of a client or network; a negative change subtracts."""
+        self.own += change
+        if name is not None:
+            self._by_name[name] += change
+            if not self._by_name[name]:
+                del self._by_name[name]
 
-    def add(self, stored_bytes: int) -> None:
-        """Add to the bytes; a negative number subtracts."""
-        self._stored_bytes += stored_bytes
 
-    def add_request(self, client: str, change: int) -> None:
-        """Add a request of a client, or subtract it, with -1."""
-        self.own_requests += change
-        self._by_client[client] += change
-        if not self._by_client[client]:
-            del self._by_client[client]
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Counts of what passed gate 1 and is not finished: requests, and bytes of uploads being received or decoded."""
+
+    requests: Counts = field(default_factory=Counts)
+    stored_bytes: Counts = field(default_factory=Counts)
 
 
 class Permit:
@@ -97,12 +96,12 @@ class Permit:
             OverloadedError: if the uploads under way together are over their limit.
         """
         self.stored_bytes += size
-        self._gate.counts.add(size)
+        self._gate.counts.stored_bytes.add(size)
         self._gate.check_bytes(self.stored_bytes, self._gate.stored_bytes - self.stored_bytes)
 
     def free(self) -> None:
         """Stop counting the bytes of the upload, because it is decoded."""
-        self._gate.counts.add(-self.stored_bytes)
+        self._gate.counts.stored_bytes.add(-self.stored_bytes)
         self.stored_bytes = 0
 
 
@@ -144,12 +143,12 @@ class Gate:
     @property
     def requests(self) -> int:
         """Number of requests that were accepted and are not finished."""
-        return self.counts.requests
+        return self.counts.requests.total
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of uploads that are being received or decoded."""
-        return self.counts.stored_bytes
+        return self.counts.stored_bytes.total
 
     async def until_idle(self) -> None:
         """Wait until no request of this process is under way."""
@@ -196,16 +195,16 @@ class Gate:
             RefusedError: as `check`.
         """
         self.check(announced_bytes, is_background=is_background)
-        if client and self.counts.of(client) >= math.ceil(_SHARE_OF_CLIENT * self.limits.max_requests):
-            raise self._overloaded(f"{self.counts.of(client)} requests of this key or address are under way")
+        if client and self.counts.requests.of(client) >= math.ceil(_SHARE_OF_CLIENT * self.limits.max_requests):
+            raise self._overloaded(f"{self.counts.requests.of(client)} requests of this key or address are under way")
         permit = Permit(self)
-        self.counts.add_request(client, 1)
+        self.counts.requests.add(1, client)
         self._idle.clear()
         try:
             yield permit
         finally:
-            self.counts.add_request(client, -1)
-            if not self.counts.own_requests:
+            self.counts.requests.add(-1, client)
+            if not self.counts.requests.own:
                 self._idle.set()
             permit.free()
 

@@ -384,9 +384,8 @@ class Supervisor:
 
     async def _start(self) -> Engine:
         async with started(self._command, environment=_environment()) as child:
-            channel = Channel(from_engine)
+            channel = Channel(child.connection, from_engine, lambda message: self._handle(engine, message))
             engine = Engine(self._device, child.process, channel, child.memory, self._writing, self._clock)
-            await channel.open(child.connection, lambda message: self._handle(engine, message))
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
             engine.load(msgspec.structs.replace(load, barred=self._barred))

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
@@ -33,67 +32,55 @@ from service.settings import Settings
 from service.shared_audio import Arena
 from service.threads import in_thread_if_possible
 from service.tracing import tracer
-from service.workers.descriptors import send_descriptor
 from service.workers.protocol import (
-    RELAYED,
     Answered,
     Ended,
     Finish,
     Granted,
+    Relay,
     Snapshot,
-    Start,
     State,
     ToWorker,
     to_worker,
 )
 from service.workers.relay import WorkerApp
 from service.workers.remote import RemoteCore
-from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedRequestCounts
+from service.workers.shared_counts import SharedCounts, SharedMemory
 from service.workers.totals import snapshot
 
 _SNAPSHOT_SECONDS = 1.0
 
 
-class _Worker:
+class Worker:
     """A worker, from its first message to its last.
 
     Args:
         settings: the settings.
-        shared: counts of all processes.
-        channel: the channel to the main process.
-        send_descriptor: sends it a descriptor, with a number.
-        arena: memory for samples, which it maps.
+        row: its row of the shared counts.
+        counts: descriptor of these.
+        memory: descriptor of the memory for samples, which the main process maps.
+        connection: the socket to the main process.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        shared: SharedCounts,
-        channel: Channel[ToWorker],
-        send_descriptor: Callable[[int, int], None],
-        arena: Arena,
-    ) -> None:
+    def __init__(self, settings: Settings, *, row: int, counts: int, memory: int, connection: socket.socket) -> None:
         self._settings = settings
-        self._shared = shared
-        self._channel = channel
-        self._send_descriptor = send_descriptor
-        self._arena = arena
+        self._shared = SharedMemory(counts, settings.http_processes + 1, row)
+        self._channel = Channel(connection, to_worker, self._handle)
+        self._channel.lost.add_done_callback(_exit)
+        self._arena = Arena(memory)
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
         self._metrics = Metrics()
-        self._counts = SharedRequestCounts(self._shared)
         self._core = RemoteCore(
-            Gate(settings.admission_limits, self._shared.outlook, self._counts),
+            Gate(settings.admission_limits, self._shared.outlook, self._shared.request_counts),
             Catalog(settings.checkpoints, settings.model_aliases),
             loads_on_demand=not settings.loadable.is_empty,
-            send=channel.send,
-            send_descriptor=send_descriptor,
-            arena=arena,
+            send=self._channel.send,
+            arena=self._arena,
         )
         self._has_state = asyncio.Event()
         self._finish = asyncio.Event()
 
-    def handle(self, message: ToWorker) -> None:
-        """Handle a message of the main process."""
+    def _handle(self, message: ToWorker) -> None:
         match message:
             case Granted() | Answered() | Ended():
                 self._core.handle(message)
@@ -111,33 +98,34 @@ class _Worker:
         settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, version("steno"))
         with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front), partial(self._send_descriptor, RELAYED))
-            connections = SharedConnectionCounts(self._shared)
+            app = WorkerApp(create_app(front), partial(self._channel.send, Relay()))
+            connections = SharedCounts(self._shared, "connections")
             web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
-            garbage.take_over()
-            serving = asyncio.create_task(web.answer(listener))
-            aside = [
-                asyncio.create_task(work)
-                for work in (
-                    measure_lag(metrics),
-                    self._send_snapshots(),
-                    garbage.collect(lambda: self._counts.own_requests, self._collect),
-                )
-            ]
-            finishing = asyncio.create_task(self._finish.wait())
-            try:
-                await asyncio.wait({serving, finishing}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
+
+            async def finish() -> None:
+                await self._finish.wait()
                 front.decode_pool.close()
                 web.finish()
-                await serving
-                finishing.cancel()
-                for task in aside:
+
+            garbage.take_over()
+            collecting = garbage.collect(lambda: self._core.gate.counts.requests.own, self._collect)
+            beside = [*map(asyncio.create_task, (finish(), measure_lag(metrics), self._send_snapshots(), collecting))]
+            try:
+                await web.answer(listener)
+            finally:
+                for task in beside:
                     task.cancel()
                 if front.outbound is not None:
                     await front.outbound.close()
                 await asyncio.to_thread(spans.close)
                 await self.send_snapshot()
+        self.close()
+        await self._channel.lost
+
+    def close(self) -> None:
+        """Close the channel, once all is sent."""
+        self._channel.lost.remove_done_callback(_exit)
+        self._channel.close()
 
     async def send_snapshot(self) -> None:
         """Send the metrics of now."""
@@ -159,25 +147,11 @@ async def _main(args: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: None)  # the main process says when to end
-    worker: asyncio.Future[_Worker] = loop.create_future()
-    channel = Channel(to_worker)
-
-    def handle(message: ToWorker) -> None:
-        if isinstance(message, Start):
-            settings = Settings(**msgspec.json.decode(message.settings))
-            logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
-            shared = SharedCounts(args.counts, settings.http_processes + 1, message.row)
-            send = partial(send_descriptor, socket.socket(fileno=args.descriptors))
-            worker.set_result(_Worker(settings, shared, channel, send, Arena(args.memory)))
-        else:
-            worker.result().handle(message)
-
-    await channel.open(socket.socket(fileno=args.socket), handle)
-    channel.lost.add_done_callback(_exit)
-    await (await worker).run(socket.socket(fileno=args.listener))
-    channel.lost.remove_done_callback(_exit)
-    channel.close()
-    await channel.lost
+    settings = Settings(**msgspec.json.decode(os.pread(args.settings, os.fstat(args.settings).st_size, 0)))
+    logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
+    connection = socket.socket(fileno=args.socket)
+    worker = Worker(settings, row=args.row, counts=args.counts, memory=args.memory, connection=connection)
+    await worker.run(socket.socket(fileno=args.listener))
 
 
 def _exit(_: "asyncio.Future[None]") -> None:
@@ -189,7 +163,7 @@ def main() -> None:
     """Parse the command line of a worker, and run it."""
     hide_from_siblings()
     parser = argparse.ArgumentParser()
-    for name in ("socket", "descriptors", "listener", "memory", "counts"):
+    for name in ("socket", "listener", "memory", "counts", "settings", "row"):
         parser.add_argument(f"--{name}", type=int, required=True)
     args = parser.parse_args()
     use_few_heaps()

@@ -2,17 +2,14 @@
 
 Messages are small structs, sent as MessagePack frames over a socket pair (`service.channel`). Audio is not in them: a
 recording in memory is copied once into memory that both processes map (`service.shared_audio`), and of a longer one the
-main process gets the file (`descriptors`), under the number of its call.
+main process gets the file, a descriptor with the message.
 
-    worker -> main process   Snapshot, HoldModel, UseKey, Transcribe, Cuts, End
-    main process -> worker   Start, State, Granted, Answered, Ended, Finish
+    worker -> main process   Snapshot, Relay, HoldModel, UseKey, Transcribe, Cuts, End
+    main process -> worker   State, Granted, Answered, Ended, Finish
 
-A worker numbers what it asks for, from 1. The main process answers each `HoldModel` and `UseKey` with one `Granted`,
-and each `Transcribe` with an `Answered` for each part, in order. The last answer to any of them is one `Ended`: when it
-was refused, has failed, is done, or was withdrawn or given back by `End`.
-
-Requests that are not for transcripts are relayed as HTTP (`relay`), on connections that go to the main process as
-descriptors with the number `RELAYED`.
+A worker numbers what it asks for (`call`), from 1. The main process answers each `HoldModel` and `UseKey` with one
+`Granted`, and each `Transcribe` with an `Answered` for each part, in order. The last answer to any of them is one
+`Ended`: when it was refused, has failed, is done, or was withdrawn or given back by `End`.
 """
 
 import msgspec
@@ -26,8 +23,7 @@ from service.shared_audio import Item
 
 MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
 MetricSamples = list[MetricSample]
-
-RELAYED = 0
+Levels = tuple[float | None, float | None]  # what is left of a key's limits: requests, seconds; None: no limit
 
 
 class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -38,6 +34,10 @@ class Snapshot(Tagged, frozen=True):
     """The worker's metrics, each second: a sign of life. The first one says that it answers connections."""
 
     samples: MetricSamples
+
+
+class Relay(Tagged, frozen=True):
+    """Answer a request, as HTTP, on the connection whose descriptor comes with this message."""
 
 
 class HoldModel(Tagged, frozen=True):
@@ -64,7 +64,7 @@ class Transcribe(Tagged, frozen=True):
         rate: samples per second.
         samples: number of samples.
         is_whole: whether it is one utterance, and no `Cuts` follow.
-        item: where it lies in shared memory; None: in the file that comes with the number of the call.
+        item: where it lies in shared memory; None: in the file that comes with this message.
         traceparent: of its request, if it is traced.
     """
 
@@ -85,27 +85,10 @@ class Cuts(Tagged, frozen=True):
 
 
 class End(Tagged, frozen=True):
-    """Withdraw what was asked for, or give back what was granted.
-
-    Attributes:
-        call: its number.
-        has_failed: whether it came to nothing, so that a key gets its limits back.
-    """
+    """Withdraw what was asked for, or give back what was granted; to a key, with its limits if the request failed."""
 
     call: int
     has_failed: bool = False
-
-
-class Start(Tagged, frozen=True):
-    """The first message to a worker.
-
-    Attributes:
-        settings: the settings, as JSON.
-        row: its row of the shared counts.
-    """
-
-    settings: bytes
-    row: int
 
 
 class ModelEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -120,7 +103,7 @@ class ModelEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State(Tagged, frozen=True):
-    """All models, in order, and all keys; sent whenever one of them changes."""
+    """All models, in order, and all keys; sent at the start, and whenever one of them changes."""
 
     models: list[ModelEntry]
     keys: list[Key]
@@ -131,17 +114,11 @@ class Finish(Tagged, frozen=True):
 
 
 class Granted(Tagged, frozen=True):
-    """What was asked for is granted, until `End`.
-
-    Attributes:
-        call: its number.
-        model: id of the model that was found or loaded; None if there is none of this name.
-        levels: what is left of a key's limits: requests and seconds of audio; None where there is no limit.
-    """
+    """What was asked for is granted, until `End`: a model, None if there is none of this name, or the use of a key."""
 
     call: int
     model: str | None = None
-    levels: tuple[float | None, float | None] | None = None
+    levels: Levels | None = None
 
 
 class Answered(Tagged, frozen=True):
@@ -165,10 +142,10 @@ class Ended(Tagged, frozen=True):
 
     call: int
     failure: Failure | None = None
-    levels: tuple[float | None, float | None] | None = None
+    levels: Levels | None = None
 
 
-FromWorker = Snapshot | HoldModel | UseKey | Transcribe | Cuts | End
-ToWorker = Start | State | Granted | Answered | Ended | Finish
+FromWorker = Snapshot | Relay | HoldModel | UseKey | Transcribe | Cuts | End
+ToWorker = State | Granted | Answered | Ended | Finish
 from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

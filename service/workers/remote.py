@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 
 from service.demand import DemandError
 from service.dispatch.admission import Gate
@@ -25,7 +26,6 @@ from service.workers.protocol import (
     End,
     Ended,
     Failure,
-    FromWorker,
     Granted,
     HoldModel,
     Transcribe,
@@ -33,11 +33,8 @@ from service.workers.protocol import (
 )
 
 _NO_LIMITS = KeyLimits()
-_REFUSALS: dict[str, Callable[[str, int], Exception]] = {
-    kind.__name__: kind for kind in (*RefusedError.__subclasses__(), DemandError)
-}
-_FAILURES: dict[str, Callable[[str], Exception]] = {
-    kind.__name__: kind for kind in DispatchError.__subclasses__() if kind is not RefusedError
+_ERRORS: dict[str, Callable[..., Exception]] = {
+    kind.__name__: kind for kind in (*RefusedError.__subclasses__(), *DispatchError.__subclasses__(), DemandError)
 }
 
 Reply = Granted | Answered | Ended
@@ -48,17 +45,8 @@ class _Hold:
     """A model that the main process holds for some requests of this one."""
 
     call: int
-    granted: asyncio.Future[str | None]
+    reply: asyncio.Future[Reply]
     users: int = 0
-
-    def handle(self, reply: Reply) -> None:
-        if self.granted.done():
-            return
-        if isinstance(reply, Granted):
-            self.granted.set_result(reply.model)
-        elif isinstance(reply, Ended) and reply.failure is not None:
-            self.granted.set_exception(error_of(reply.failure))
-            self.granted.exception()  # the requests may have left
 
 
 class RemoteCore:
@@ -68,8 +56,7 @@ class RemoteCore:
         gate: gate 1 of this process.
         catalog: a copy of the models of the main process.
         loads_on_demand: whether any model may be loaded on demand.
-        send: sends a message to the main process.
-        send_descriptor: sends it a file, with a number.
+        send: sends the main process a message, and with it a descriptor, if one is given.
         arena: memory that it maps.
     """
 
@@ -79,17 +66,15 @@ class RemoteCore:
         catalog: Catalog,
         *,
         loads_on_demand: bool,
-        send: Callable[[FromWorker], None],
-        send_descriptor: Callable[[int, int], None],
+        send: Callable[..., None],
         arena: Arena,
     ) -> None:
         self.gate = gate
         self.catalog = catalog
         self.loads_on_demand = loads_on_demand
         self._send = send
-        self._send_descriptor = send_descriptor
         self._arena = arena
-        self._last_call = 0
+        self._calls = count(1)
         self._handlers: dict[int, Callable[[Reply], None]] = {}
         self._places: dict[int, int] = {}  # in the arena, of the recording of a call
         self._holds: dict[str, _Hold] = {}
@@ -109,13 +94,11 @@ class RemoteCore:
         """Hold a model, after the main process has found or loaded it; requests at the same time share one hold."""
         hold = self._holds.get(name)
         if hold is None or not self._is_valid(hold):
-            call = self._next_call()
-            hold = self._holds[name] = _Hold(call, asyncio.get_running_loop().create_future())
-            self._handlers[call] = hold.handle
-            self._send(HoldModel(call, name))
+            call = next(self._calls)
+            hold = self._holds[name] = _Hold(call, self._ask(HoldModel(call, name)))
         hold.users += 1
         try:
-            model = await asyncio.shield(hold.granted)
+            model = _granted(await asyncio.shield(hold.reply)).model
             yield self.catalog[model] if model is not None and model in self.catalog else None
         finally:
             hold.users -= 1
@@ -126,9 +109,10 @@ class RemoteCore:
 
     def _is_valid(self, hold: _Hold) -> bool:
         """Whether a hold serves new requests: its model may be leaving, or was lost and loaded again."""
-        if not hold.granted.done():
+        if not hold.reply.done():
             return True
-        return not hold.granted.exception() and self.catalog.find(hold.granted.result() or "") is not None
+        reply = hold.reply.result()
+        return isinstance(reply, Granted) and self.catalog.find(reply.model or "") is not None
 
     @asynccontextmanager
     async def use_key(self, allowance: Allowance, seconds: float | None = None) -> AsyncIterator[None]:
@@ -136,17 +120,14 @@ class RemoteCore:
         if allowance.name is None or allowance.limits == _NO_LIMITS:
             yield
             return
-        call, has_failed = self._next_call(), False
-        replies: asyncio.Queue[Reply] = asyncio.Queue()
-        self._handlers[call] = replies.put_nowait
-        self._send(UseKey(call, allowance.name, seconds))
+        call, has_failed = next(self._calls), False
+        asked = self._ask(UseKey(call, allowance.name, seconds))
         try:
-            reply = await replies.get()
-            assert isinstance(reply, Granted | Ended)
+            reply = await asked
+            assert not isinstance(reply, Answered)
             if reply.levels is not None:
                 allowance.set_levels(*reply.levels)
-            if isinstance(reply, Ended):
-                raise error_of(reply.failure)
+            _granted(reply)
             try:
                 yield
             except Exception as error:
@@ -155,12 +136,25 @@ class RemoteCore:
         finally:
             self._send(End(call, has_failed))
 
+    def _ask(self, message: HoldModel | UseKey) -> asyncio.Future[Reply]:
+        """Send what is answered once, and return its answer."""
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def handle(message: Reply) -> None:
+            if not reply.done():
+                reply.set_result(message)
+
+        self._handlers[message.call] = handle
+        self._send(message)
+        return reply
+
     async def transcribe(self, recording: CutRecording, options: Options) -> AsyncGenerator[Answer, None]:
         """Hand a recording over, with its cuts as they are found, and yield its answers."""
-        call, ended = self._next_call(), False
+        call, ended = next(self._calls), False
         replies: asyncio.Queue[Reply | Exception] = asyncio.Queue()
+        self._hand_over(call, recording, options)
         self._handlers[call] = replies.put_nowait
-        cutting = self._hand_over(call, recording, options, replies)
+        cutting = None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording, replies))
         try:
             while True:
                 match await replies.get():
@@ -180,22 +174,14 @@ class RemoteCore:
                 cutting.cancel()
                 await asyncio.wait({cutting})
 
-    def _hand_over(
-        self, call: int, recording: CutRecording, options: Options, replies: "asyncio.Queue[Reply | Exception]"
-    ) -> "asyncio.Task[None] | None":
-        trace, descriptor, item = current(), recording.recording.descriptor, None
-        if descriptor is None:
+    def _hand_over(self, call: int, recording: CutRecording, options: Options) -> None:
+        trace, file, item = current(), recording.recording.descriptor, None
+        if file is None:
             item = self._arena.put(recording.recording.read(0, recording.samples))
             self._places[call] = item.offset
-        self._send(
-            Transcribe(
-                *(call, options, recording.rate, recording.samples, recording.is_whole, item),
-                None if trace is None else str(trace.traceparent),
-            )
-        )
-        if descriptor is not None:
-            self._send_descriptor(call, descriptor)
-        return None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording, replies))
+        traceparent = None if trace is None else str(trace.traceparent)
+        of_recording = recording.rate, recording.samples, recording.is_whole, item
+        self._send(Transcribe(call, options, *of_recording, traceparent), file)
 
     async def _send_cuts(self, call: int, recording: CutRecording, replies: "asyncio.Queue[Reply | Exception]") -> None:
         try:
@@ -206,22 +192,22 @@ class RemoteCore:
         except Exception as error:  # noqa: BLE001  # it is the request's
             replies.put_nowait(error)
 
-    def _next_call(self) -> int:
-        self._last_call += 1
-        return self._last_call
+
+def _granted(reply: Reply) -> Granted:
+    if isinstance(reply, Granted):
+        return reply
+    assert isinstance(reply, Ended)
+    raise error_of(reply.failure)
 
 
 def error_of(failure: Failure | None) -> Exception:
     """Return the error of a message."""
     if failure is None:
         return RuntimeError("the main process gave a request up")
-    kind, message, retry_after, should_retry = failure.kind, failure.message, failure.retry_after, failure.should_retry
-    if kind in _REFUSALS:
-        return _REFUSALS[kind](message, retry_after or 1)
-    if kind in _FAILURES:
-        return _FAILURES[kind](message)
+    kind, message, retry_after = failure.kind, failure.message, failure.retry_after
+    if kind in _ERRORS:
+        return _ERRORS[kind](message) if retry_after is None else _ERRORS[kind](message, retry_after)
     if kind == RequestError.__name__:  # only the limits of keys are checked there
-        return RequestError(
-            message, code=ErrorCode.RATE_LIMIT_EXCEEDED, retry_after=retry_after, should_retry=should_retry
-        )
+        code = ErrorCode.RATE_LIMIT_EXCEEDED
+        return RequestError(message, code=code, retry_after=retry_after, should_retry=failure.should_retry)
     return RuntimeError(f"the main process failed: {kind}: {message}")

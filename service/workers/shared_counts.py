@@ -9,28 +9,20 @@ import hashlib
 import mmap
 import os
 import secrets
+from typing import Literal
 
 import numpy as np
 
-from service.dispatch.admission import Outlook, RequestCounts
-from service.http.wire.connections import ConnectionCounts
+from service.dispatch.admission import Counts, Outlook, RequestCounts
 
 _KEY_BYTES = 16
-# What gate 1 knows of the queue (`Outlook`), written by the main process; and the key of hashed networks.
+# What gate 1 knows of the queue (`Outlook`), written by the main process; and the key of hashed names.
 _SHARED = np.dtype([("outlook", "f8,f8,f8,?,?"), ("hash_key", "u1", _KEY_BYTES)], align=True)
-_HASHES = 1 << 16
-_ROW = np.dtype(
-    [
-        ("requests", "i8"),
-        ("stored_bytes", "i8"),
-        ("connections", "i8"),
-        ("by_network", "i4", _HASHES),
-        ("by_client", "i4", _HASHES),
-    ]
-)
+_COUNT = np.dtype([("total", "i8"), ("by_hash", "i4", 1 << 16)])
+_ROW = np.dtype([("requests", _COUNT), ("stored_bytes", _COUNT), ("connections", _COUNT)])
 
 
-class SharedCounts:
+class SharedMemory:
     """The memory.
 
     Args:
@@ -40,11 +32,7 @@ class SharedCounts:
 
     Attributes:
         row: row of this process.
-        requests: admitted by each process, (processes,).
-        stored_bytes: of uploads, (processes,).
-        connections: that are open, (processes,).
-        by_network: open connections by the hash of their network, (processes, hashes).
-        by_client: admitted requests by the hash of their client, (processes, hashes).
+        rows: the counts, (processes,).
     """
 
     def __init__(self, descriptor: int, processes: int, row: int) -> None:
@@ -54,19 +42,20 @@ class SharedCounts:
         memory = mmap.mmap(descriptor, size)
         shared = np.frombuffer(memory, _SHARED, 1)
         self._outlook = shared["outlook"]
-        self._rows = rows = np.frombuffer(memory, _ROW, processes, _SHARED.itemsize)
-        # As memory views, because their sum takes a tenth of the time of a small array's.
-        self.requests, self.stored_bytes = rows["requests"].data, rows["stored_bytes"].data
-        self.connections = rows["connections"].data
-        self.by_network, self.by_client = rows["by_network"], rows["by_client"]
         self.row = row
+        self.rows = np.frombuffer(memory, _ROW, processes, _SHARED.itemsize)
         if not row:
             shared["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
         self._hash_key = shared["hash_key"].tobytes()
 
+    @property
+    def request_counts(self) -> RequestCounts:
+        """Gate 1's counts of all processes."""
+        return RequestCounts(SharedCounts(self, "requests"), SharedCounts(self, "stored_bytes"))
+
     def clear(self, row: int) -> None:
         """Clear the row of a process that ended."""
-        self._rows[row] = 0
+        self.rows[row] = 0
 
     def publish(self, outlook: Outlook) -> None:
         """Write what gate 1 needs to know of the queue."""
@@ -77,62 +66,33 @@ class SharedCounts:
         return Outlook(*self._outlook[0].item())
 
     def hash_of(self, name: str) -> int:
-        """Return the index of a network or a client in its array; a few share one by chance."""
+        """Return the index of a client or a network in an array; a few share one by chance."""
         # With a key, so that no client can choose addresses that share one with another's.
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=2, key=self._hash_key).digest(), "little")
 
 
-class SharedRequestCounts(RequestCounts):
-    """Gate 1's counts of all processes."""
+class SharedCounts(Counts):
+    """The counts of all processes."""
 
-    def __init__(self, shared: SharedCounts) -> None:
+    def __init__(self, shared: SharedMemory, kind: Literal["requests", "stored_bytes", "connections"]) -> None:
         super().__init__()
         self._shared = shared
-
-    @property
-    def requests(self) -> int:
-        """Number of requests."""
-        return sum(self._shared.requests)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of uploads."""
-        return sum(self._shared.stored_bytes)
-
-    def of(self, client: str) -> int:
-        """Return the number of requests of a client."""
-        return int(self._shared.by_client[:, self._shared.hash_of(client)].sum())
-
-    def add(self, stored_bytes: int) -> None:
-        """Add to the bytes of this process."""
-        super().add(stored_bytes)
-        self._shared.stored_bytes[self._shared.row] += stored_bytes
-
-    def add_request(self, client: str, change: int) -> None:
-        """Add a request of this process, or subtract it, with -1."""
-        super().add_request(client, change)
-        self._shared.requests[self._shared.row] += change
-        self._shared.by_client[self._shared.row, self._shared.hash_of(client)] += change
-
-
-class SharedConnectionCounts(ConnectionCounts):
-    """Open connections of all processes."""
-
-    def __init__(self, shared: SharedCounts) -> None:
-        super().__init__()
-        self._shared = shared
+        # As a memory view, because its sum takes a tenth of the time of a small array's.
+        self._totals = shared.rows[kind]["total"].data
+        self._by_hash = shared.rows[kind]["by_hash"]
 
     @property
     def total(self) -> int:
-        """Number of connections."""
-        return sum(self._shared.connections)
+        """Those of all processes."""
+        return sum(self._totals)
 
-    def of(self, network: str) -> int:
-        """Return the connections from a network."""
-        return int(self._shared.by_network[:, self._shared.hash_of(network)].sum())
+    def of(self, name: str) -> int:
+        """Return the number of a client or a network."""
+        return int(self._by_hash[:, self._shared.hash_of(name)].sum())
 
-    def add(self, network: str, change: int) -> None:
-        """Add connections of this process."""
-        super().add(network, change)
-        self._shared.connections[self._shared.row] += change
-        self._shared.by_network[self._shared.row, self._shared.hash_of(network)] += change
+    def add(self, change: int, name: str | None = None) -> None:
+        """Add to the number of this process, and of a client or network; a negative change subtracts."""
+        self.own += change
+        self._totals[self._shared.row] += change
+        if name is not None:
+            self._by_hash[self._shared.row, self._shared.hash_of(name)] += change

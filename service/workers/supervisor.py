@@ -1,7 +1,6 @@
 """Starts the workers, watches them, and replaces those that end or hang."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -17,11 +16,10 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
-from service.workers.descriptors import DescriptorReceiver
-from service.workers.protocol import Finish, FromWorker, ModelEntry, Start, State, ToWorker, from_worker
+from service.workers.protocol import Finish, FromWorker, ModelEntry, State, ToWorker, from_worker
 from service.workers.relay import RelayServer
 from service.workers.session import Session
-from service.workers.shared_counts import SharedCounts
+from service.workers.shared_counts import SharedMemory
 from service.workers.totals import Totals
 
 log = logging.getLogger("steno.workers")
@@ -43,18 +41,11 @@ class WorkerStartError(RuntimeError):
 
 @dataclass(slots=True)
 class _RunningWorker:
-    """A running worker.
-
-    Attributes:
-        is_stuck: whether it was silent for too long, and is killed.
-    """
-
     process: asyncio.subprocess.Process
     channel: Channel[FromWorker]
-    descriptors: DescriptorReceiver
     session: Session
     memory: int
-    is_stuck: bool = False
+    is_stuck: bool = False  # it was silent for too long, and is killed
 
 
 class WorkerSupervisor:
@@ -71,13 +62,13 @@ class WorkerSupervisor:
         self._metrics = metrics
         self._keys = keys
         self._processes = settings.http_processes + 1
-        self._counts_file = shared_file()
-        self.counts = SharedCounts(self._counts_file, self._processes, 0)
+        self._settings_file, self._counts_file = shared_file(), shared_file()
+        os.write(self._settings_file, settings.model_dump_json().encode())
+        self.shared = SharedMemory(self._counts_file, self._processes, 0)
         self._totals = Totals(metrics.registry)
         self._workers: dict[int, _RunningWorker] = {}
         self._finishing = asyncio.Event()
         self._was_listening = False  # whether any worker ever answered connections
-        self._published = asyncio.Event()  # set whenever the state of the queue was published
         self._core: LocalCore
         self._relay: RelayServer | None = None  # while it runs
 
@@ -112,6 +103,7 @@ class WorkerSupervisor:
             watching.cancel()
             listener.close()
             os.close(self._counts_file)
+            os.close(self._settings_file)
 
     def finish(self) -> None:
         """Have the workers finish what is under way, and exit; kill those that do not."""
@@ -128,17 +120,18 @@ class WorkerSupervisor:
 
     async def until_idle(self) -> None:
         """Wait until no process has a request under way."""
-        while any(self.counts.requests):
-            await self._published.wait()
+        requests = self.shared.request_counts.requests
+        while requests.total:  # noqa: ASYNC110  # other processes count
+            await asyncio.sleep(_PUBLISH_SECONDS)
 
     def publish(self) -> None:
         """Tell all gates the state of the queue."""
-        self.counts.publish(self._core.gate.outlook())
+        self.shared.publish(self._core.gate.outlook())
 
     def replace_keys(self, keys: Sequence[Key]) -> None:
         """Tell all workers the keys."""
         self._keys = keys
-        self._send_state()
+        self._send(self._state())
 
     async def exposition(self) -> bytes:
         """Return the metrics of all processes; those of workers are up to a second old."""
@@ -170,13 +163,12 @@ class WorkerSupervisor:
             await worker.channel.lost
         finally:
             worker.channel.close()
-            worker.descriptors.close()
             del self._workers[row]
             self._totals.retire(worker.session.metrics)  # at once, or sums would lack its counts meanwhile
             await worker.session.close()
             await end(worker.process, _EXIT_SECONDS)
             os.close(worker.memory)
-            self.counts.clear(row)
+            self.shared.clear(row)
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})
@@ -192,23 +184,17 @@ class WorkerSupervisor:
         return sum(worker.session.is_listening for worker in self._workers.values())
 
     async def _start(self, row: int, listener: socket.socket) -> _RunningWorker:
-        ours, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as if_it_fails:
-            if_it_fails.enter_context(ours)
-            inherited = {
-                "--listener": listener.fileno(),
-                "--counts": self._counts_file,
-                "--descriptors": theirs.fileno(),
-            }
-            async with started([sys.executable, "-P", "-m", _MODULE], inherited) as child:
-                channel = Channel(from_worker)
-                assert self._relay is not None
-                session = Session(self._core, self._relay, child.memory, channel.send)
-                await channel.open(child.connection, session.handle)
-            if_it_fails.pop_all()
-        descriptors = DescriptorReceiver(ours, session.take_descriptor)
-        worker = self._workers[row] = _RunningWorker(child.process, channel, descriptors, session, child.memory)
-        channel.send(Start(self._settings.model_dump_json().encode(), row))
+        command = [sys.executable, "-P", "-m", _MODULE, "--row", str(row)]
+        inherited = {
+            "--listener": listener.fileno(),
+            "--counts": self._counts_file,
+            "--settings": self._settings_file,
+        }
+        async with started(command, inherited) as child:
+            channel = Channel(child.connection, from_worker, lambda message: session.handle(message))  # noqa: PLW0108
+        assert self._relay is not None
+        session = Session(self._core, self._relay.take, child.memory, channel.send, channel.take_descriptor)
+        worker = self._workers[row] = _RunningWorker(child.process, channel, session, child.memory)
         channel.send(self._state())
         if self._finishing.is_set():
             channel.send(Finish())
@@ -234,8 +220,6 @@ class WorkerSupervisor:
             self._metrics.http_processes.set(self._listening)
             self._was_listening |= self._listening > 0
             last = now
-            self._published.set()
-            self._published = asyncio.Event()
 
     def _send(self, message: ToWorker) -> None:
         for worker in self._workers.values():
@@ -244,9 +228,6 @@ class WorkerSupervisor:
     def _models_changed(self) -> None:
         """Tell the workers at once: once `/readyz` says ready, none may refuse a request as loading."""
         self.publish()
-        self._send_state()
-
-    def _send_state(self) -> None:
         self._send(self._state())
 
     def _state(self) -> State:

@@ -1,6 +1,8 @@
 """The metrics of all processes in one exposition."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -8,7 +10,8 @@ from prometheus_client.samples import Sample
 
 from service.workers.protocol import MetricSample, MetricSamples
 
-_Series = tuple[str, tuple[tuple[str, str], ...]]
+# By family, and then by name and labels.
+_Sums = defaultdict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 # Only the service's own metrics can be summed, not those of a worker's process and interpreter.
 _OURS = "steno_"
@@ -33,13 +36,12 @@ class Totals:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._ended: dict[_Series, float] = {}
-        self._families: dict[_Series, str] = {}
+        self._ended: _Sums = defaultdict(dict)
 
     def retire(self, samples: MetricSamples) -> None:
         """Keep the counters and histograms of a worker that ended, so that no sum falls."""
         kept = {family.name for family in self._registry.collect() if family.type in ("counter", "histogram")}
-        self._add(self._ended, (sample for sample in samples if sample[0] in kept))
+        _add(self._ended, (sample for sample in samples if sample[0] in kept))
 
     def exposition(self, workers: Sequence[MetricSamples]) -> Callable[[], bytes]:
         """Return a function, for any thread, that writes all metrics in Prometheus' text format.
@@ -49,48 +51,36 @@ class Totals:
         Args:
             workers: the samples of the workers that were not retired.
         """
-        sums = dict(self._ended)
+        sums: _Sums = defaultdict(dict, {family: series.copy() for family, series in self._ended.items()})
 
         def written() -> bytes:
             for samples in workers:
-                self._add(sums, samples)
-            return generate_latest(_Summed(self._registry, sums, self._families))
+                _add(sums, samples)
+            return generate_latest(_Summed(self._registry, sums))
 
         return written
 
-    def _add(self, sums: dict[_Series, float], samples: Iterable[MetricSample]) -> None:
-        for family, name, labels, value in samples:
-            key = name, tuple((label, text) for label, text in labels)
-            self._families[key] = family
-            sums[key] = sums.get(key, 0.0) + value
 
-
+@dataclass(frozen=True, slots=True)
 class _Summed:
     """Collects, once, the families of a registry, with the sums of other processes added to its samples."""
 
-    def __init__(
-        self, registry: CollectorRegistry, sums: Mapping[_Series, float], families: Mapping[_Series, str]
-    ) -> None:
-        self._registry = registry
-        self._sums = dict(sums)
-        self._families = families
+    registry: CollectorRegistry
+    sums: _Sums
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        elsewhere: dict[str, list[_Series]] = {}
-        for key in self._sums:
-            elsewhere.setdefault(self._families[key], []).append(key)
-        for family in self._registry.collect():
-            if family.name not in elsewhere:
-                yield family
-                continue
-            samples = []
-            for sample in family.samples:
-                key = sample.name, tuple(sample.labels.items())
-                samples.append(sample._replace(value=sample.value + self._sums.pop(key, 0.0)))
-            samples += [
-                Sample(key[0], dict(key[1]), self._sums[key]) for key in elsewhere[family.name] if key in self._sums
+        for family in self.registry.collect():
+            sums = self.sums[family.name]
+            ours = [
+                sample._replace(value=sample.value + sums.pop((sample.name, tuple(sample.labels.items())), 0.0))
+                for sample in family.samples
             ]
-            whole = Metric(family.name, family.documentation, family.type, family.unit)
-            whole.samples = samples
-            yield whole
+            family.samples = ours + [Sample(name, dict(labels), value) for (name, labels), value in sums.items()]
+            yield family
+
+
+def _add(sums: _Sums, samples: Iterable[MetricSample]) -> None:
+    for family, name, labels, value in samples:
+        key = name, tuple((label, text) for label, text in labels)
+        sums[family][key] = sums[family].get(key, 0.0) + value

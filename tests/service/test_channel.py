@@ -1,5 +1,8 @@
 import asyncio
 import dataclasses
+import itertools
+import os
+import resource
 import socket
 import threading
 
@@ -68,14 +71,14 @@ def test_every_message_arrives_as_it_was_sent():
     sent = [Heartbeat(), READY, RESULT, Result(8, FLAT, 0.1, 2.0), *failures]
 
     async def front() -> tuple[list, list]:
-        channel, heard, all_heard = Channel(from_engine), [], asyncio.Event()
+        heard, all_heard = [], asyncio.Event()
 
         def hear(message) -> None:
             heard.append(message)
             if len(heard) == len(sent):
                 all_heard.set()
 
-        await channel.open(ours, hear)
+        channel = Channel(ours, from_engine, hear)
         for message in (LOAD, BATCH, Unload("m"), Stop()):
             channel.send(message)
         await all_heard.wait()
@@ -98,24 +101,103 @@ MESSAGES = st.lists(st.one_of(st.builds(Unload, st.text(max_size=9)), st.just(BA
 @settings(max_examples=25, deadline=None)
 @given(MESSAGES, st.lists(st.integers(1, 40), min_size=1, max_size=9))
 def test_messages_arrive_however_their_bytes_are_split(messages, pieces):
+    written = b"".join(map(frame, messages))
+
     async def scenario() -> list:
-        channel, heard = Channel(to_engine), []
         ours, theirs = socket.socketpair()
-        sending = BlockingChannel(theirs, from_engine)
-        for message in messages:
-            sending.send(message)
-        theirs.shutdown(socket.SHUT_WR)
-        with ours, theirs:
-            written = b"".join(iter(lambda: ours.recv(1 << 16), b""))
-        channel._on_message = heard.append
-        at = 0
-        for number in range(len(written)):
-            size = pieces[number % len(pieces)]
-            channel.data_received(written[at : at + size])
-            at += size
+        heard, at = [], 0
+        channel = Channel(ours, to_engine, heard.append)
+        with theirs:
+            for size in itertools.cycle(pieces):
+                if at >= len(written):
+                    break
+                theirs.sendall(written[at : at + size])
+                at += size
+                await asyncio.sleep(0)
+        await channel.lost
         return heard
 
     assert asyncio.run(scenario()) == messages
+
+
+MANY = 2000  # more than a socket holds
+
+
+def test_descriptors_arrive_with_their_messages_though_the_socket_is_full_meanwhile():
+    open_before = len(os.listdir("/proc/self/fd"))
+
+    async def scenario() -> list[tuple[str, bytes | None]]:
+        ours, theirs = socket.socketpair()
+        heard = []
+
+        def hear(message: Unload) -> None:
+            descriptor = receiving.take_descriptor() if message.model else None
+            heard.append((message.model, descriptor and os.pread(descriptor, 9, 0)))
+            if descriptor:
+                os.close(descriptor)
+
+        receiving, sending = Channel(ours, to_engine, hear), Channel(theirs, to_engine, lambda _: None)
+        for number in range(MANY):
+            with os.fdopen(os.memfd_create("test"), "wb", 0) as file:
+                file.write(b"%d" % number)
+                sending.send(Unload(str(number)), file.fileno())
+            sending.send(Unload(""))
+        sending.close()
+        await receiving.lost
+        return heard
+
+    heard = asyncio.run(scenario())
+
+    assert heard[::2] == [(str(number), b"%d" % number) for number in range(MANY)]
+    assert heard[1::2] == [("", None)] * MANY
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_a_descriptor_for_which_this_process_has_no_room_is_none_and_later_ones_arrive():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario() -> list[tuple[str, bool]]:
+        ours, theirs = socket.socketpair()
+        heard, arrived = [], asyncio.Queue()
+        receiving = Channel(ours, to_engine, arrived.put_nowait)
+        sending = Channel(theirs, to_engine, lambda _: None)
+        for name in ("none", "some"):
+            sending.send(Unload(name), theirs.fileno())
+            await asyncio.sleep(0)  # it is sent
+            if name == "none":
+                os.close(lowest := os.dup(theirs.fileno()))  # all below it are open
+                resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+            await arrived.get()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            descriptor = receiving.take_descriptor()
+            heard.append((name, descriptor is not None))
+            if descriptor is not None:
+                os.close(descriptor)
+        sending.close()
+        await receiving.lost
+        return heard
+
+    try:
+        assert asyncio.run(scenario()) == [("none", False), ("some", True)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_what_is_under_way_when_a_channel_ends_leaves_no_descriptor():
+    open_before = len(os.listdir("/proc/self/fd"))
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        receiving, sending = Channel(ours, to_engine, lambda _: None), Channel(theirs, to_engine, lambda _: None)
+        for _ in range(MANY):
+            sending.send(Stop(), theirs.fileno())
+        await asyncio.sleep(0)
+        receiving.close()
+        await sending.lost
+
+    asyncio.run(scenario())
+
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 def frame(message: msgspec.Struct) -> bytes:
@@ -150,8 +232,8 @@ def frame(message: msgspec.Struct) -> bytes:
 def test_a_stream_that_ends_or_breaks_ends_the_conversation(junk, logged, caplog):
     async def front() -> list:
         ours, theirs = socket.socketpair()
-        channel, heard = Channel(from_engine), []
-        await channel.open(ours, heard.append)
+        heard = []
+        channel = Channel(ours, from_engine, heard.append)
         with theirs:
             theirs.sendall(junk)
             theirs.shutdown(socket.SHUT_WR)

@@ -1,11 +1,11 @@
 """Counting open connections, in all and of each address."""
 
-from collections import Counter
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.requests import HTTPConnection
 
+from service.dispatch.admission import Counts
 from service.metrics import ConnectionRefusal, Metrics
 
 # A provider gives one customer a whole /64 of IPv6, so its addresses count as one.
@@ -43,34 +43,6 @@ class ConnectionLimits:
     idle_seconds: float
 
 
-class ConnectionCounts:
-    """Counts of open connections, in all and by network: an address, or a /64 of IPv6.
-
-    Attributes:
-        own: connections of this process.
-    """
-
-    def __init__(self) -> None:
-        self.own = 0
-        self._by_network: Counter[str] = Counter()
-
-    @property
-    def total(self) -> int:
-        """Number of connections."""
-        return self.own
-
-    def of(self, network: str) -> int:
-        """Return the connections from a network."""
-        return self._by_network[network]
-
-    def add(self, network: str, change: int) -> None:
-        """Add connections; a negative number subtracts."""
-        self.own += change
-        self._by_network[network] += change
-        if not self._by_network[network]:
-            del self._by_network[network]
-
-
 class Connections:
     """Counts the connections of a service.
 
@@ -80,10 +52,10 @@ class Connections:
         counts: the counts; with several HTTP processes, of all of them.
     """
 
-    def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: ConnectionCounts | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: Counts | None = None) -> None:
         self.limits = limits
         self._metrics = metrics
-        self._counts = counts or ConnectionCounts()
+        self._counts = counts or Counts()
         self._leaving = 0
 
     def enter(self, address: str) -> ConnectionRefusal | None:
@@ -115,7 +87,7 @@ class Connections:
         self._metrics.connections_refused.labels(reason).inc()
 
     def _count(self, network: str, change: int) -> None:
-        self._counts.add(network, change)
+        self._counts.add(change, network)
         self._metrics.connections.set(self._counts.own)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,7 +35,11 @@ class Demand:
 
 @contextmanager
 def session() -> Iterator[SimpleNamespace]:
-    """A session with one worker, an engine that answers when it is told to, and no file left at the end."""
+    """A session with one worker, an engine that answers when it is told to, and no file left at the end.
+
+    `answer` gets what is sent to the worker; `files` are the descriptors that come with its messages, None for one for
+    which there is no room.
+    """
     memory, sent = shared_file(), []
     try:
         with ThreadPoolExecutor(1) as threads:
@@ -48,10 +53,11 @@ def session() -> Iterator[SimpleNamespace]:
                 jobs=None,
                 exposition=None,
             )
-            ours = Session(core, None, memory, sent.append)
-            yield SimpleNamespace(
-                session=ours, sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory)
-            )
+            files, relayed = deque(), []
+            on = SimpleNamespace(sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory))
+            on.answer, on.files, on.relayed = sent.append, files, relayed
+            on.session = Session(core, relayed.append, memory, lambda message: on.answer(message), files.popleft)  # noqa: PLW0108  # tests set it
+            yield on
     finally:
         os.close(memory)
     links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]

@@ -2,33 +2,34 @@
 
 import asyncio
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
+from service.channel import Channel
 from service.settings import Settings
-from service.shared_audio import Arena, shared_file
-from service.workers.process import _Worker
-from service.workers.protocol import Snapshot
-from service.workers.shared_counts import SharedCounts
+from service.shared_audio import shared_file
+from service.workers.process import Worker
+from service.workers.protocol import Snapshot, from_worker
 
 
 def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
-    sent = []
-
-    async def scenario():
+    async def scenario() -> Snapshot:
         threads = ThreadPoolExecutor()
         threads.shutdown()
         asyncio.get_running_loop().set_default_executor(threads)
-        shared, channel = SharedCounts(counts, 2, 0), SimpleNamespace(send=sent.append)
-        worker = _Worker(Settings(model="stub"), shared, channel, None, Arena(memory))
+        ours, theirs = socket.socketpair()
+        sent = asyncio.get_running_loop().create_future()
+        channel = Channel(ours, from_worker, sent.set_result)
+        worker = Worker(Settings(model="stub"), row=0, counts=counts, memory=memory, connection=theirs)
         await worker.send_snapshot()
+        snapshot = await sent
+        worker.close()
+        await channel.lost
+        return snapshot
 
     counts, memory = shared_file(), shared_file()
     try:
-        asyncio.run(scenario())
+        assert asyncio.run(scenario()).samples
     finally:
         os.close(counts)
         os.close(memory)
-
-    assert isinstance(sent[0], Snapshot)
-    assert sent[0].samples

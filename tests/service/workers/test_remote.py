@@ -1,10 +1,9 @@
 """A worker's core, beside a session of the main process; their messages are sent as MessagePack."""
 
 import asyncio
-import socket
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, contextmanager
-from functools import partial
 
 import msgspec
 import numpy as np
@@ -18,7 +17,6 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.recordings import Options
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
-from service.workers.descriptors import DescriptorReceiver, send_descriptor
 from service.workers.protocol import End, HoldModel, from_worker, to_worker
 from service.workers.remote import RemoteCore
 from tests.service.dispatch.fake_engine import LANE, RATE, settle
@@ -30,28 +28,17 @@ OPTIONS = Options("caller", LANE, most_seconds=60.0)
 def run(scenario) -> None:
     async def with_core(on) -> None:
         loop, on.asked = asyncio.get_running_loop(), []
-        ours, theirs = socket.socketpair()
 
-        def ask(message) -> None:
+        def ask(message, descriptor=None) -> None:
             on.asked.append(message)
+            if descriptor is not None:
+                on.files.append(os.dup(descriptor))
             loop.call_soon(on.session.handle, from_worker.decode(msgspec.msgpack.encode(message)))
 
-        def answer(message) -> None:
-            loop.call_soon(core.handle, to_worker.decode(msgspec.msgpack.encode(message)))
-
-        with theirs:
-            core = on.remote = RemoteCore(
-                *(on.core.gate, on.core.catalog),
-                loads_on_demand=False,
-                send=ask,
-                send_descriptor=partial(send_descriptor, theirs),
-                arena=on.arena,
-            )
-            on.session._send = answer
-            receiver = DescriptorReceiver(ours, on.session.take_descriptor)
-            await scenario(on)
-            await on.session.close()
-            receiver.close()
+        on.answer = lambda message: loop.call_soon(core.handle, to_worker.decode(msgspec.msgpack.encode(message)))
+        core = on.remote = RemoteCore(on.core.gate, on.core.catalog, loads_on_demand=False, send=ask, arena=on.arena)
+        await scenario(on)
+        await on.session.close()
 
     sessions.run(with_core)
 

@@ -17,6 +17,7 @@ from service.workers.protocol import (
     Failure,
     Granted,
     HoldModel,
+    Relay,
     Transcribe,
     UseKey,
 )
@@ -42,6 +43,23 @@ def file() -> int:
     return descriptor
 
 
+def ask(on, *messages) -> None:
+    """Handle messages of the worker; each recording that is not in memory has its file."""
+    for message in messages:
+        if isinstance(message, Transcribe) and message.item is None:
+            on.files.append(file())
+        on.session.handle(message)
+
+
+def test_a_connection_to_answer_on_is_passed_on_unless_there_was_no_room_for_it():
+    async def scenario(on) -> None:
+        on.files += [7, None]
+        ask(on, Relay(), Relay())
+        assert on.relayed == [7]
+
+    run(scenario)
+
+
 async def answered_all(on) -> None:
     while not (on.sent and isinstance(on.sent[-1], Ended)):
         await asyncio.sleep(0.001)
@@ -53,19 +71,11 @@ def texts(on) -> list[str]:
     return [message.answer.transcript.text for message in on.sent if isinstance(message, Answered)]
 
 
-@pytest.mark.parametrize("order", ["in memory", "message, file, cuts", "file, message, cuts", "message, cuts, file"])
-def test_a_recording_is_answered_in_whatever_order_its_messages_come(order):
+@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
+def test_a_recording_is_answered_part_by_part_in_order(in_memory):
     async def scenario(on) -> None:
         cuts = [Cuts(7, Segment(0, 10 * RATE)), Cuts(7, Segment(20 * RATE, 30 * RATE)), Cuts(7, None)]
-        item = on.arena.put(recording()) if order == "in memory" else None
-        steps = {
-            "message": lambda: on.session.handle(asked(7, item=item)),
-            "file": lambda: on.session.take_descriptor(7, file()),
-            "cuts": lambda: [on.session.handle(cut) for cut in cuts],
-        }
-        for step in ("message, cuts" if item else order).split(", "):
-            steps[step]()
-            await settle()
+        ask(on, asked(7, item=on.arena.put(recording()) if in_memory else None), *cuts)
         await answered_all(on)
 
         assert texts(on) == ["0.0", "20.0"]
@@ -79,27 +89,17 @@ def test_a_recording_is_answered_in_whatever_order_its_messages_come(order):
 
 @pytest.mark.parametrize("when", ["at once", "before its cuts are over", "while a part is computed"])
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
-@pytest.mark.parametrize("file_comes", ["before", "after", "never"])
-def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory, file_comes):
-    """Between `Transcribe` and its file too: the file comes on another socket, and is closed whenever it comes."""
-
+def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory):
     async def scenario(on) -> None:
-        on.session.handle(asked(3, item=on.arena.put(recording()) if in_memory else None))
-        if not in_memory and file_comes == "before":
-            on.session.take_descriptor(3, file())
+        ask(on, asked(3, item=on.arena.put(recording()) if in_memory else None))
         if when != "at once":
-            on.session.handle(Cuts(3, Segment(0, 10 * RATE)))
-            while when == "while a part is computed" and (in_memory or file_comes == "before"):
-                if on.engine.batches:
-                    break
+            ask(on, Cuts(3, Segment(0, 10 * RATE)))
+            while when == "while a part is computed" and not on.engine.batches:
                 await asyncio.sleep(0.001)
-        on.session.handle(End(3))
-        on.session.handle(Cuts(3, Segment(10 * RATE, 20 * RATE)))
+        ask(on, End(3), Cuts(3, Segment(10 * RATE, 20 * RATE)))
         await settle()
         while not on.sent:
             await asyncio.sleep(0.001)
-        if not in_memory and file_comes == "after":
-            on.session.take_descriptor(3, file())
         if on.engine.batches:
             on.engine.answer(on.dispatcher)
 
@@ -113,13 +113,8 @@ def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory, file_co
 
 def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
     async def scenario(on) -> None:
-        on.session.handle(asked(1, item=on.arena.put(recording(2)), is_whole=True, seconds=2))
-        on.session.handle(asked(2))
-        on.session.take_descriptor(2, file())
-        on.session.handle(Cuts(2, Segment(0, 10 * RATE)))
-        on.session.take_descriptor(3, file())  # its message never comes
-        on.session.handle(HoldModel(4, "m"))
-        on.session.handle(UseKey(5, "alice", None))
+        ask(on, asked(1, item=on.arena.put(recording(2)), is_whole=True, seconds=2), asked(2))
+        ask(on, Cuts(2, Segment(0, 10 * RATE)), HoldModel(4, "m"), UseKey(5, "alice", None))
         await settle()
         assert on.dispatcher.catalog["m"].users == 1
 
@@ -136,9 +131,9 @@ def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
 
 def test_a_file_that_this_process_has_no_room_for_is_an_error_of_its_request_alone():
     async def scenario(on) -> None:
+        on.files.append(None)
         on.session.handle(asked(1))
-        on.session.take_descriptor(1, None)
-        on.session.handle(Cuts(1, Segment(0, RATE)))
+        ask(on, Cuts(1, Segment(0, RATE)))
         await answered_all(on)
 
         assert isinstance(on.sent[-1].failure, Failure)
@@ -150,8 +145,7 @@ def test_a_file_that_this_process_has_no_room_for_is_an_error_of_its_request_alo
 
 def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
     async def scenario(on) -> None:
-        on.session.handle(asked(1, item=on.arena.put(recording())))
-        on.session.handle(Cuts(1, Segment(0, 31 * RATE)))
+        ask(on, asked(1, item=on.arena.put(recording())), Cuts(1, Segment(0, 31 * RATE)))
         await answered_all(on)
 
         assert on.sent[-1].failure.kind == "ValueError"
@@ -162,19 +156,15 @@ def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
 
 def test_grants_are_given_back_once_and_limits_refuse():
     async def scenario(on) -> None:
-        on.session.handle(HoldModel(1, "m"))
-        on.session.handle(HoldModel(2, "nobody"))
-        on.session.handle(UseKey(3, "alice", None))
+        ask(on, HoldModel(1, "m"), HoldModel(2, "nobody"), UseKey(3, "alice", None))
         await settle()
         assert on.sent[:2] == [Granted(1, "m"), Granted(2, None)]
         assert on.sent[2].levels == (pytest.approx(1, abs=0.1), None)
-        on.session.handle(UseKey(4, "alice", None))
+        ask(on, UseKey(4, "alice", None))
         await settle()
         assert on.sent[3].failure.kind == "RequestError"
         assert on.sent[3].failure.retry_after >= 1
-        on.session.handle(End(3, has_failed=True))
-        for call in (1, 2, 4):
-            on.session.handle(End(call))
+        ask(on, End(3, has_failed=True), End(1), End(2), End(4))
         await settle()
         assert {message.call for message in on.sent[4:]} == {1, 2, 3}
         assert on.dispatcher.catalog["m"].users == 0

@@ -6,25 +6,25 @@ from service.http.opening import connection_limits
 from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.settings import Settings
-from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedRequestCounts
+from service.workers.shared_counts import SharedCounts, SharedMemory
 
 
 def test_counts_are_those_of_all_processes_until_one_is_cleared():
     file = unnamed_file()
     try:
-        shared = [SharedCounts(file, 3, row) for row in range(3)]
-        requests = [SharedRequestCounts(one) for one in shared]
-        connections = [SharedConnectionCounts(one) for one in shared]
+        shared = [SharedMemory(file, 3, row) for row in range(3)]
+        requests = [one.request_counts for one in shared]
+        connections = [SharedCounts(one, "connections") for one in shared]
         for own_requests, own_connections in zip(requests, connections, strict=True):
-            own_requests.add_request("key a", 1)
-            own_requests.add_request("10.0.0.1", 1)
-            own_requests.add(100)
-            own_connections.add("10.0.0.1", 1)
-        connections[1].add("10.0.0.2", 1)
-        assert {counts.requests for counts in requests} == {6}
-        assert {counts.own_requests for counts in requests} == {2}
-        assert {counts.of("key a") for counts in requests} == {3}
-        assert {counts.stored_bytes for counts in requests} == {300}
+            own_requests.requests.add(1, "key a")
+            own_requests.requests.add(1, "10.0.0.1")
+            own_requests.stored_bytes.add(100)
+            own_connections.add(1, "10.0.0.1")
+        connections[1].add(1, "10.0.0.2")
+        assert {counts.requests.total for counts in requests} == {6}
+        assert {counts.requests.own for counts in requests} == {2}
+        assert {counts.requests.of("key a") for counts in requests} == {3}
+        assert {counts.stored_bytes.total for counts in requests} == {300}
         assert [(counts.total, counts.own, counts.of("10.0.0.1"), counts.of("10.0.0.2")) for counts in connections] == [
             (4, 1, 3, 1),
             (4, 2, 3, 1),
@@ -33,7 +33,7 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
 
         shared[0].clear(1)
 
-        assert (requests[2].requests, requests[2].of("key a")) == (4, 2)
+        assert (requests[2].requests.total, requests[2].requests.of("key a")) == (4, 2)
         assert (connections[2].total, connections[2].of("10.0.0.1"), connections[2].of("10.0.0.2")) == (2, 2, 0)
     finally:
         os.close(file)
@@ -47,8 +47,8 @@ def test_each_process_has_the_connections_for_which_it_has_files_and_all_togethe
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     try:
-        shared = [SharedCounts(file, 3, row) for row in range(3)]
-        first, second = (Connections(limits, Metrics(), SharedConnectionCounts(one)) for one in shared[1:])
+        shared = [SharedMemory(file, 3, row) for row in range(3)]
+        first, second = (Connections(limits, Metrics(), SharedCounts(one, "connections")) for one in shared[1:])
         assert [first.enter(f"10.0.0.{last}") for last in range(4)] == [None, None, None, "connections"]
         assert [second.enter(f"10.0.0.{last}") for last in range(4, 7)] == [None, None, "connections"]
     finally:
