@@ -51,8 +51,8 @@ def load_model(
             ``beam`` rows for each utterance.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
         language_model: a file that `steno train language-model` made with this model's vocabulary, for a beam search of
-            the CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for
-            all.
+            the CTC decoder and the greedy search of a transducer. None is the bundled model's own, and none for others;
+            "none" is none for all.
         aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
             words; other models do not need it. None is the checkpoint's own, if it has one.
         language_identifier: a checkpoint that finds the spoken language where a prompt must name it and does not

@@ -77,8 +77,8 @@ class Model(DeviceModel):
         self._config = checkpoint.config
         if dtype is torch.int8 and not isinstance(self._config.encoder, ConformerConfig):
             raise ValueError("int8 is for Conformers; use another dtype for this model")
-        if language_model is not None and not self._config.ctc:
-            raise ValueError("a language model is for CTC decoders, and this model has none")
+        if language_model is not None and self._config.attention:
+            raise ValueError("a language model is for CTC and transducers, and this model has an attention decoder")
         self._vocabulary = Vocabulary(checkpoint.tokenizer)
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = Network.without_weights(self._config)
@@ -384,7 +384,7 @@ class Model(DeviceModel):
         chosen = {}
         if transducer and network.predictor and network.joint:
             parts = network.predictor, network.joint, transducer.max_symbols
-            chosen["transducer"] = transducer_search(*parts, self.device)
+            chosen["transducer"] = transducer_search(*parts, self.device, self._language_model)
         if network.ctc and self._language_model:
             chosen["ctc_beam"] = ctc_search(network.ctc, self._language_model, self.device)
         elif network.ctc and network.prompt:

@@ -146,8 +146,8 @@ class Settings(BaseSettings):
     )
     language_model: str | None = Field(
         default=None,
-        description="Language model of a CTC decoder, a file that `steno train language-model` made; none: greedy "
-        "search; unset: the bundled model's own, greedy search for others.",
+        description="Language model of a CTC decoder or a transducer, a file that `steno train language-model` made; "
+        "none: without; unset: the bundled model's own, none for others.",
     )
     aligner: str | None = Field(
         default=None,

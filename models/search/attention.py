@@ -17,6 +17,7 @@ from torch import Tensor
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.phrases import BatchPhrases
+from models.search.preference import prefer
 from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
@@ -151,7 +152,7 @@ class GreedyWriting:
         """Choose a token for each row by the scores [rows, tokens]; the lowest index wins a tie."""
         token = scores.argmax(dim=-1)
         if self._phrases is not None:
-            token, begun = self._phrases.prefer(scores, token, self._begun, PHRASE_SCALE)
+            token, (begun,) = prefer(scores, token, [(self._phrases, self._begun, PHRASE_SCALE)])
             self._begun.copy_(begun)
         chosen = scores.gather(1, token[:, None]).squeeze(1)
         self._write(token, (chosen - scores.logsumexp(dim=-1)).exp())

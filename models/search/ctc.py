@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.search.phrases import BatchPhrases
+from models.search.preference import prefer
 from models.search.result import SearchResult
 
 # The fields of a result (``SearchResult.fields``).
@@ -90,7 +91,8 @@ def _preferred(scores: Tensor, labels: Tensor, blank: int, phrases: BatchPhrases
     for run in range(most):
         goes_on = joins[:, run] & (raw[:, run] == last)
         taken = joins[:, run, None] & (torch.arange(blank, device=last.device) == last[:, None])
-        label, after = phrases.prefer(sums[:, run].masked_fill(taken, -torch.inf), raw[:, run], state, PHRASE_SCALE)
+        scored = sums[:, run].masked_fill(taken, -torch.inf)
+        label, (after,) = prefer(scored, raw[:, run], [(phrases, state, PHRASE_SCALE)])
         last = last.where(goes_on, label)
         state = state.where(goes_on | ~there[:, run], after)
         chosen.append(last)

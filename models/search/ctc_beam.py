@@ -21,7 +21,8 @@ from torch.nn.functional import pad
 from models.graphs.arena import Layout
 from models.search.ctc_alignment import ctc_alignment
 from models.search.language_model import LanguageModel
-from models.search.phrases import CANDIDATES, BatchPhrases
+from models.search.phrases import BatchPhrases
+from models.search.preference import CANDIDATES
 from models.search.result import SearchResult
 
 BEAM = 16
@@ -253,12 +254,12 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel, phrases: BatchPh
     differs = labels != last[..., None]
     # A label repeats itself as a new token only after a blank.
     ways = torch.where(differs, total[..., None], blanked[..., None]) + step.best[:, None]
-    score, ngrams = model.score(context[..., None], labels[..., :-1])
+    score, after = model.score(context[..., None], labels[..., :-1])
 
     scores = ways.new_full((3, *ways.shape), -torch.inf)
     scores[0, ..., -1] = ways[..., -1]
     scores[1, ..., :-1] = ways[..., :-1]
-    begins = begun[..., None].expand_as(ngrams)
+    begins = begun[..., None].expand_as(after)
     if phrases is not None:
         gain, begins = phrases.score(begins, labels[..., :-1])
         # The best labels come first, and the blank last.
@@ -280,7 +281,7 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel, phrases: BatchPh
     parent, column = chosen // width, chosen % width
     token = step.labels.gather(1, column)
     kept = texts.state.gather(2, parent.expand(5, -1, -1))
-    after = model.after(pad(ngrams, (0, 1)).flatten(1).gather(1, chosen))
+    after = pad(after, (0, 1)).flatten(1).gather(1, chosen)
     begun = pad(begins, (0, 1)).flatten(1).gather(1, chosen)
     grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2], begun])
     state = torch.where(column == width - 1, kept, grown)

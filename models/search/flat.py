@@ -15,7 +15,9 @@ from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
 from models.search.decision import PHRASE_SCALE, confidence
 from models.search.label_masks import LabelMasks
+from models.search.language_model import LanguageModel
 from models.search.phrases import BatchPhrases
+from models.search.preference import Preference
 from models.search.result import SearchResult
 
 # A step scores about this number of frames when fewer rows are left: a product of a few frames takes as long as that of
@@ -34,6 +36,7 @@ def flat(
     max_symbols: int,
     masks: LabelMasks | None = None,
     phrases: BatchPhrases | None = None,
+    language_model: LanguageModel | None = None,
 ) -> SearchResult:
     """Search a batch; a row's result does not depend on the rest of its batch.
 
@@ -45,6 +48,7 @@ def flat(
         max_symbols: most labels in one frame.
         masks: the labels that each row may write; None for all.
         phrases: the phrases of the rows; they choose among labels, where the best is one, and change no duration.
+        language_model: a language model of the labels, which chooses in the same way.
 
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
@@ -56,7 +60,8 @@ def flat(
     if max_symbols < 1:
         raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
     rows = [_Row(index, length) for index, length in enumerate(lengths.tolist())]
-    form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols, masks, phrases)
+    preference = Preference(len(rows), phrases, language_model, PHRASE_SCALE)
+    form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols, masks, preference)
     going = [row for row in rows if not row.is_done]
     while going:
         form.step(going)
@@ -105,7 +110,7 @@ class _Flat:
         joint: Joint,
         max_symbols: int,
         masks: LabelMasks | None,
-        phrases: BatchPhrases | None,
+        preference: Preference,
     ) -> None:
         batch, self._padded = projected.shape[:2]
         self._projected = projected.flatten(0, 1)
@@ -117,8 +122,7 @@ class _Flat:
         start = torch.full((batch,), predictor.blank, device=self._device)
         output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
         self._predicted: Tensor = joint.predictor_projection(output)
-        self._phrases = phrases
-        self._begun = phrases.start.clone() if phrases else None  # the state of each row's phrases
+        self._preference = preference
         # Labels that have no confidence yet: row and token id, and their logits.
         self._unrated: list[tuple[_Row, int]] = []
         self._logits: list[Tensor] = []
@@ -147,7 +151,8 @@ class _Flat:
                 row.time += max(1, durations[here])
         if emitting:
             chosen = label_logits.index_select(0, self._indices(at))
-            self._prefer(emitting, chosen)
+            if self._preference:
+                self._prefer(emitting, chosen)
             self._unrated += ((row, row.tokens[-1]) for row in emitting)
             self._logits.append(chosen)
             if len(self._unrated) >= _LABELS_RATED_AT_ONCE:
@@ -155,15 +160,10 @@ class _Flat:
             self._advance_predictor([row for row in emitting if not row.is_done])
 
     def _prefer(self, emitting: Sequence[_Row], logits: Tensor) -> None:
-        """Replace the last labels of some rows, chosen by logits [rows, labels + 1], by those that phrases prefer."""
-        if self._phrases is None or self._begun is None:
-            return
-        rows_at, best = (
-            self._indices([row.index for row in emitting]),
-            self._indices([row.tokens[-1] for row in emitting]),
-        )
-        labels = logits[:, : self._joint.blank]
-        preferred, self._begun[rows_at] = self._phrases.prefer(labels, best, self._begun[rows_at], PHRASE_SCALE)
+        """Replace the last labels of some rows, chosen by logits [rows, labels + 1], by those that they prefer."""
+        best = self._indices([row.tokens[-1] for row in emitting])
+        at = self._indices([row.index for row in emitting])
+        preferred = self._preference.choose(logits[:, : self._joint.blank], best, at, best >= 0)
         for row, token in zip(emitting, preferred.tolist(), strict=True):
             row.tokens[-1] = token
 

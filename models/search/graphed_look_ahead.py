@@ -5,6 +5,7 @@ Graphs run in a side stream, beside the encoding of the next batch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -20,6 +21,7 @@ from models.kernels import products_suit
 from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, judge_rows
 from models.search.drivers.graph import GraphDriver
 from models.search.label_masks import LabelMasks, table_size
+from models.search.language_model import LanguageModel
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
@@ -35,7 +37,8 @@ class Form(Protocol):
         """Do two steps."""
 
 
-NewForm = Callable[[Tensor, AnyPredictor, Joint, int, LabelMasks | None], Form]
+# Of projected frames, predictor, joint, window, masks and, in plain operations, phrases.
+NewForm = Callable[..., Form]
 
 
 class GraphedLookAhead:
@@ -53,6 +56,7 @@ class GraphedLookAhead:
         fused: bool | None = None,
         loops: bool = True,
         window: int | None = None,
+        language_model: LanguageModel | None = None,
     ) -> None:
         """Prepare to search.
 
@@ -63,13 +67,17 @@ class GraphedLookAhead:
             fused: whether steps use our kernels; None: on a GPU that they suit.
             loops: whether a GPU repeats steps by itself, if it can.
             window: frames that a step scores; None chooses by the number of rows.
+            language_model: a language model of the labels, see ``flat``.
         """
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
         weight = joint.output.weight
         self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
-        self.fused &= isinstance(predictor, Predictor)  # its kernels compute an LSTM
+        # The kernels compute an LSTM, and write no logits, among which a language model or phrases could choose.
+        self.fused &= isinstance(predictor, Predictor) and language_model is None
+        self._language_model = language_model
+        self._form = partial(LookAhead, language_model=language_model)
         self._compared: set[tuple[FastPath, bool, bool]] = set()
         self._loops = loops
         self._window = window
@@ -94,9 +102,14 @@ class GraphedLookAhead:
         """
         prepared = self._prepared(encoded, masks, phrases) if encoded.size(0) and encoded.size(1) else None
         if prepared is None:
-            parts = self._predictor, self._joint, self._max_symbols, masks
-            return look_ahead(encoded, lengths, *parts, phrases=phrases).fetched()
+            return self._plain(encoded, lengths, masks, phrases)
         return prepared.search(encoded, lengths, masks, phrases)
+
+    def _plain(
+        self, encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
+    ) -> FetchedResult:
+        parts = self._predictor, self._joint, self._max_symbols, masks
+        return look_ahead(encoded, lengths, *parts, phrases=phrases, language_model=self._language_model).fetched()
 
     def _prepared(self, encoded: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None) -> "_Prepared | None":
         if not FAST_PATHS.allows(FastPath.SEARCH_GRAPHS):
@@ -114,7 +127,6 @@ class GraphedLookAhead:
 
     def _prepare(self, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         """Prepare a size by the strongest form that finds what look-ahead in plain operations finds."""
-        # The kernels write no logits, among which phrases could choose.
         if self.fused and not (terms and terms.phrases) and FAST_PATHS.allows(FastPath.SEARCH):
             with FAST_PATHS.trying(FastPath.SEARCH, _says_nothing_of_kernels):
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
@@ -123,9 +135,9 @@ class GraphedLookAhead:
                 if self._agrees(prepared, largest, FastPath.SEARCH, None):
                     return prepared
         phrases = terms.phrases if terms else None
-        prepared = self._prepare_with(LookAhead, largest, terms)
+        prepared = self._prepare_with(self._form, largest, terms)
         if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS, phrases):
-            prepared = self._prepare_with(LookAhead, largest, terms)
+            prepared = self._prepare_with(self._form, largest, terms)
             self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS, phrases)
         return prepared
 
@@ -155,8 +167,7 @@ class GraphedLookAhead:
             table[1, : self._joint.blank : 2] = -torch.inf
             masks = LabelMasks(table, torch.arange(rows, device=largest.device) % 2)
         found = prepared.search(encoded, lengths, masks, phrases)
-        parts = self._predictor, self._joint, self._max_symbols, masks
-        plain = look_ahead(encoded, lengths, *parts, phrases=phrases).fetched()
+        plain = self._plain(encoded, lengths, masks, phrases)
         return judge_rows(path, found, plain, largest.dtype)
 
     def _prepare_with(self, form: NewForm, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
@@ -215,10 +226,8 @@ class _Prepared:
         if terms and terms.kinds:
             self.masks = LabelMasks.of_all(largest.size(0), terms.kinds, joint.blank + 1, largest.device)
         self.phrases = terms.phrases.lasting(largest.size(0)) if terms and terms.phrases else None
-        if self.phrases:
-            self._form: Form = LookAhead(self.projected, predictor, joint, window, self.masks, self.phrases)
-        else:
-            self._form = form(self.projected, predictor, joint, window, self.masks)
+        phrases = {"phrases": self.phrases} if self.phrases else {}
+        self._form: Form = form(self.projected, predictor, joint, window, self.masks, **phrases)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
         self.loops = self._driver.loops
@@ -234,8 +243,9 @@ class _Prepared:
         self.state.lengths[:rows] = lengths
         if self.masks and masks:
             self.masks.replace(masks)
-        if self.phrases and phrases and isinstance(self._form, LookAhead):
+        if self.phrases and phrases:
             self.phrases.replace(phrases)
+        if isinstance(self._form, LookAhead):
             self._form.restart()
         self.state.restart()
         with self._side_stream.entered():

@@ -13,7 +13,8 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -43,121 +44,129 @@ class Ngrams:
     children: Tensor | None
 
 
+@dataclass(slots=True, kw_only=True)
 class LanguageModel:
-    """Log probabilities of tokens after a context.
+    """Log probabilities of tokens after a context, as an automaton with back-off.
 
-    A state is the number of a context. Besides the labels there are two tokens: start and end of an utterance.
+    A state has arcs for some tokens. Any other token pays the back-off weight of the state and is scored in the state
+    that it backs off to. Besides the labels there are two tokens, start and end of an utterance.
 
     Attributes:
+        keys: state x (labels + 2) + token of each arc, int64, ascending.
+        log_probabilities: of each arc, float32.
+        targets: the state after each arc, int64.
+        backoffs: back-off weight of each state, float32.
+        suffixes: the state that each state backs off to, int64.
+        depth: states to try at most.
         labels: number of labels of its vocabulary.
-        weight: factor of its log probabilities in a search.
-        bonus: added to a search's score for each token, so that short texts have no advantage.
         start: the state at the start of an utterance.
         ngrams: number of n-grams.
-        nbytes: their memory on the device.
+        weight: factor of its log probabilities in a search.
+        bonus: added to a beam's score for each token, so that short texts have no advantage.
+        has_text: whether it says anything of a token, bool [labels + 2]; others change no state.
     """
 
-    def __init__(self, orders: Sequence[Ngrams], labels: int, weight: float, bonus: float) -> None:
-        """Link the contexts, on the device of the n-grams.
-
-        Raises:
-            ValueError: if the n-grams are not sorted, or lack unigrams, contexts or suffixes.
-        """
-        self.labels = labels
-        self.weight = weight
-        self.bonus = bonus
-        self._width = labels + 2
-        self.ngrams = sum(len(ngrams.tokens) for ngrams in orders)
-        self._order = len(orders)
-        parents = _parents(orders)
-        device = parents.device
-        # The root, which is the empty context, has number 0; n-grams follow, order by order.
-        tokens = torch.cat([ngrams.tokens for ngrams in orders])
-        self._keys = parents * self._width + tokens
-        if not bool((self._keys[1:] > self._keys[:-1]).all()):
-            raise ValueError("n-grams that are not sorted")
-        if not torch.equal(orders[0].tokens, torch.arange(self._width, device=device)) or bool(
-            (tokens >= self._width).any()
-        ):
-            raise ValueError(f"unigrams that are not those of {labels} labels")
-        zero = torch.zeros(1, device=device)
-        self._log_probabilities = torch.cat([zero, *(ngrams.log_probabilities for ngrams in orders)])
-        self._backoffs = torch.cat(
-            [
-                zero,
-                *(ngrams.backoffs for ngrams in orders if ngrams.backoffs is not None),
-                torch.zeros_like(orders[-1].log_probabilities),
-            ]
-        )
-        self._suffixes = self._suffix_links(orders, parents, tokens)
-        # The context after an n-gram of the highest order is the n-gram without its first token.
-        self._next = torch.arange(len(self._suffixes), device=device)
-        highest = len(self._next) - len(orders[-1].tokens)
-        self._next[highest:] = self._suffixes[highest:]
-        # The first number of each order, and the one after the last.
-        sizes = torch.tensor([1, *(len(ngrams.tokens) for ngrams in orders)], device=device)
-        self._firsts = sizes.cumsum(dim=0)
-        self.start = int(self._next[labels + 1])
-        self._end = labels + 1
-        tensors = (self._keys, self._log_probabilities, self._backoffs, self._suffixes, self._next)
-        self.nbytes = sum(tensor.nbytes for tensor in tensors)
+    keys: Tensor
+    log_probabilities: Tensor
+    targets: Tensor
+    backoffs: Tensor
+    suffixes: Tensor
+    depth: int
+    labels: int
+    start: int
+    ngrams: int
+    weight: float
+    bonus: float
+    has_text: Tensor
 
     def to(self, device: torch.device) -> "LanguageModel":
-        """Move the model to a device, and return it."""
-        self._keys, self._suffixes, self._next, self._firsts = (
-            tensor.to(device) for tensor in (self._keys, self._suffixes, self._next, self._firsts)
-        )
-        self._log_probabilities, self._backoffs = self._log_probabilities.to(device), self._backoffs.to(device)
-        return self
+        """Return a copy on a device."""
+        moved = copy(self)
+        for name, tensor in self._tensors.items():
+            setattr(moved, name, tensor.to(device))
+        return moved
+
+    @property
+    def nbytes(self) -> int:
+        """Its memory on the device."""
+        return sum(tensor.nbytes for tensor in self._tensors.values())
+
+    @property
+    def _tensors(self) -> dict[str, Tensor]:
+        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in values if isinstance(value, Tensor)}
 
     def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log probability of each token after its context, and the longest n-gram that ends with it.
+        """Return the log probability of each token in its state, and the state after it.
 
         Args:
             states: int64, any shape.
             tokens: labels, int64; its shape broadcasts with that of ``states``.
 
         Returns:
-            float32 and int64, in the broadcast shape. ``after`` gives the contexts after such n-grams.
+            float32 and int64, in the broadcast shape.
         """
-        contexts = [states]  # from long to short, without the empty one, which any token follows
-        while len(contexts) < self._order - 1:
-            contexts.append(self._suffixes[contexts[-1]])
+        contexts = [states]
+        while len(contexts) < self.depth:
+            contexts.append(self.suffixes[contexts[-1]])
         tried = torch.stack(contexts)
-        found, at = self._find(tried, tokens)
-        # The longest counts: its number is above those of shorter ones. The unigram is always there.
-        ngram = torch.where(found, at, tokens).amax(dim=0) + 1
-        # A back-off weight counts unless the n-gram is of that context or of a longer one.
-        least = self._firsts[torch.bucketize(tried, self._firsts, right=True)]
-        penalty = (self._backoffs[tried] * (ngram < least)).sum(dim=0)
-        return penalty + self._log_probabilities[ngram], ngram
-
-    def after(self, ngrams: Tensor) -> Tensor:
-        """Return the contexts after n-grams, in their shape."""
-        return self._next[ngrams]
+        keys = tried * (self.labels + 2) + tokens
+        at = torch.searchsorted(self.keys, keys).clamp_(max=len(self.keys) - 1)
+        first = (self.keys[at] == keys).byte().argmax(dim=0, keepdim=True)
+        arc = at.gather(0, first).squeeze(0)
+        places = torch.arange(self.depth, device=states.device).view(-1, *[1] * states.dim())
+        penalty = (self.backoffs[tried] * (places < first)).sum(dim=0)
+        return penalty + self.log_probabilities[arc], self.targets[arc]
 
     def score_end(self, states: Tensor) -> Tensor:
         """Return the log probability of the end of the utterance, in the shape of ``states``."""
-        return self.score(states, torch.full_like(states, self._end))[0]
+        return self.score(states, torch.full_like(states, self.labels + 1))[0]
 
-    def _find(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether the model has the n-gram of context and token, and its number less 1."""
-        keys = states * self._width + tokens
-        at = torch.searchsorted(self._keys, keys).clamp_(max=len(self._keys) - 1)
-        return self._keys[at] == keys, at
 
-    def _suffix_links(self, orders: Sequence[Ngrams], parents: Tensor, tokens: Tensor) -> Tensor:
-        """Return the number of each n-gram without its first token."""
-        suffixes = tokens.new_zeros(len(tokens) + 1)
-        begin = len(orders[0].tokens)
-        for ngrams in orders[1:]:
-            end = begin + len(ngrams.tokens)
-            found, at = self._find(suffixes[parents[begin:end]], tokens[begin:end])
-            if not bool(found.all()):
-                raise ValueError("an n-gram without its suffix")
-            suffixes[begin + 1 : end + 1] = at + 1
-            begin = end
-        return suffixes
+def of_ngrams(orders: Sequence[Ngrams], labels: int, weight: float, bonus: float) -> LanguageModel:
+    """Return the model whose states are the n-grams below the highest order: 0, the empty context, then order by order.
+
+    Raises:
+        ValueError: if the n-grams are not sorted, or lack unigrams, contexts or suffixes.
+    """
+    width = labels + 2
+    parents = _parents(orders)
+    tokens = torch.cat([ngrams.tokens for ngrams in orders])
+    keys = parents * width + tokens
+    if not bool((keys[1:] > keys[:-1]).all()):
+        raise ValueError("n-grams that are not sorted")
+    if not torch.equal(orders[0].tokens, torch.arange(width)) or bool((tokens >= width).any()):
+        raise ValueError(f"unigrams that are not those of {labels} labels")
+    # Of each n-gram, numbered from 1: the n-gram without its first token.
+    suffixes = torch.zeros(len(tokens) + 1, dtype=torch.int64)
+    begin = width
+    for ngrams in orders[1:]:
+        end = begin + len(ngrams.tokens)
+        wanted = suffixes[parents[begin:end]] * width + tokens[begin:end]
+        at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
+        if not torch.equal(keys[at], wanted):
+            raise ValueError("an n-gram without its suffix")
+        suffixes[begin + 1 : end + 1] = at + 1
+        begin = end
+    # The context after an n-gram of the highest order is the n-gram without its first token.
+    states = 1 + len(tokens) - len(orders[-1].tokens)
+    after = torch.arange(1, len(tokens) + 1)
+    after[states - 1 :] = suffixes[states:]
+    backoffs = [ngrams.backoffs for ngrams in orders if ngrams.backoffs is not None]
+    return LanguageModel(
+        keys=keys,
+        log_probabilities=torch.cat([ngrams.log_probabilities for ngrams in orders]),
+        targets=after,
+        backoffs=torch.cat([torch.zeros(1), *backoffs]),
+        suffixes=suffixes[:states],
+        depth=len(orders),
+        labels=labels,
+        start=int(after[labels]),
+        ngrams=len(tokens),
+        weight=weight,
+        bonus=bonus,
+        has_text=torch.ones(width, dtype=torch.bool),
+    )
 
 
 def _parents(orders: Sequence[Ngrams]) -> Tensor:
@@ -202,7 +211,7 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
         raise UnsupportedValueError("language_model", str(path), "one that was made with this model's vocabulary")
     try:
         weight, bonus = (_finite(metadata[name]) for name in ("weight", "bonus"))
-        return LanguageModel(_orders(tensors), len(pieces), weight, bonus).to(device)
+        return of_ngrams(_orders(tensors), len(pieces), weight, bonus).to(device)
     except (KeyError, ValueError, RuntimeError) as error:
         raise UnreadableCheckpointError(f"{path} is damaged: {error}") from error
 

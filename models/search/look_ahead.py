@@ -16,7 +16,9 @@ from models.heads.transducer import Joint
 from models.search.decision import PHRASE_SCALE, confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.label_masks import LabelMasks
+from models.search.language_model import LanguageModel
 from models.search.phrases import BatchPhrases
+from models.search.preference import Preference
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
 
@@ -42,6 +44,7 @@ def look_ahead(
     masks: LabelMasks | None = None,
     window: int = WINDOW,
     phrases: BatchPhrases | None = None,
+    language_model: LanguageModel | None = None,
 ) -> SearchResult:
     """Search a batch; a row's result is that of flat search, and does not depend on the rest of the batch.
 
@@ -54,6 +57,7 @@ def look_ahead(
         masks: the labels that each row may write; None for all.
         window: frames that a step scores.
         phrases: the phrases of the rows, see ``flat``.
+        language_model: a language model of the labels, see ``flat``.
 
     Returns:
         Tokens with the frame at which each was scored, as ``flat`` returns them.
@@ -61,7 +65,7 @@ def look_ahead(
     Raises:
         ValueError: if ``max_symbols`` or ``window`` is not positive.
     """
-    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks, phrases)
+    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks, phrases, language_model)
     state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
     steps = repeat(form.step, state)
     return state.result(columns=min(steps, state.capacity))
@@ -82,6 +86,7 @@ class LookAhead:
         window: int,
         masks: LabelMasks | None = None,
         phrases: BatchPhrases | None = None,
+        language_model: LanguageModel | None = None,
     ) -> None:
         """Prepare to step.
 
@@ -98,13 +103,11 @@ class LookAhead:
         self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=device)
         self._offsets = torch.arange(window, device=device)
         self._rows = torch.arange(projected.size(0), device=device)[:, None]
-        self._phrases = phrases
-        self._begun = phrases.start.clone() if phrases else None  # the state of each row's phrases
+        self._preference = Preference(projected.size(0), phrases, language_model, PHRASE_SCALE)
 
     def restart(self) -> None:
-        """Begin anew with the phrases, which may be others at the same addresses."""
-        if self._phrases is not None and self._begun is not None:
-            self._begun.copy_(self._phrases.start)
+        """Begin new texts, of phrases that may be others at the same addresses."""
+        self._preference.restart()
 
     def step(self, state: TransducerState) -> None:
         """Advance each row to its next label, or past the window if there is none."""
@@ -130,7 +133,9 @@ class LookAhead:
         at = stop.clamp(max=len(self._offsets) - 1)[:, None]
         token, duration = choice.token.gather(1, at).squeeze(1), choice.duration.gather(1, at).squeeze(1)
         logits = choice.logits[self._rows, at].squeeze(1)
-        token = self._preferred(logits, token, found)
+        if self._preference:  # where no label was found, it is given any
+            blank = self._joint.blank
+            token = self._preference.choose(logits[:, :blank], token.clamp(max=blank - 1), slice(None), found)
         labels = Labels(
             found=found,
             token=token,
@@ -140,16 +145,6 @@ class LookAhead:
         )
         state.time += stop + duration * found
         return labels
-
-    def _preferred(self, logits: Tensor, token: Tensor, found: Tensor) -> Tensor:
-        """Return the labels that phrases prefer, [rows], where one was found; other rows have any label."""
-        if self._phrases is None or self._begun is None:
-            return token
-        blank = self._joint.blank
-        best = token.clamp(max=blank - 1)
-        preferred, after = self._phrases.prefer(logits[:, :blank], best, self._begun, PHRASE_SCALE)
-        self._begun.copy_(after.where(found, self._begun))
-        return preferred
 
     def _followed(self, duration: Tensor, waits: Tensor) -> Tensor:
         """Return the offset in the window of each row's next label, or an offset past the window if there is none.

@@ -17,8 +17,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-# Labels of a choice that phrases may prefer to the best: the best few. Any other is far less likely.
-CANDIDATES = 8
 # The most that a phrase gains, whatever its weight and the number of its tokens: less than a label that is certain.
 _MOST_GAIN = 5.0
 # Phrases that repeat each other's beginnings in many ways may have more; the rest is then left out.
@@ -158,6 +156,7 @@ class BatchPhrases:
 
     Attributes:
         start: state of each row at the start of its text, int64 [rows].
+        has_text: whether each label is part of the text, bool [labels]; others change no state.
     """
 
     def __init__(self, trees: Sequence[Tree | None], ends_word: Tensor, has_text: Tensor) -> None:
@@ -172,7 +171,7 @@ class BatchPhrases:
         device, labels = ends_word.device, len(ends_word)
         self._labels = labels
         self._ends_word = ends_word.long()
-        self._has_text = has_text
+        self.has_text = has_text
         nothing = torch.zeros(labels, device=device)
         no_arc, nowhere = nothing[:0], torch.zeros_like(nothing, dtype=torch.int64)
         none = Tree(nowhere[:0], no_arc, nowhere[:0], nothing.new_zeros(1, 2), nothing, nowhere)
@@ -246,27 +245,8 @@ class BatchPhrases:
         gains = self._root_gains[tree, labels] - self._owed[states, self._ends_word[labels]]
         gains = torch.where(has_arc, self._gains[at], gains)
         targets = torch.where(has_arc, self._targets[at], self._root_targets[tree, labels])
-        has_text = self._has_text[labels]
+        has_text = self.has_text[labels]
         return gains * has_text, torch.where(has_text, targets, states)
-
-    def prefer(self, scores: Tensor, best: Tensor, states: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Return the label that each row prefers among the best few, and the state after it; both [rows].
-
-        One without text is chosen if it is the best label, and not otherwise.
-
-        Args:
-            scores: of labels, without the blank, [rows, labels], float32.
-            best: the best label of each row, [rows]; it gives way only to one that is better with its gain.
-            states: [rows].
-            scale: factor of the gains.
-        """
-        few = scores.topk(min(CANDIDATES, scores.size(1)), dim=1).indices
-        labels = torch.cat([best[:, None], few], dim=1)
-        gains, targets = self.score(states[:, None], labels)
-        is_fixed = ~self._has_text[best[:, None]] | ~self._has_text[labels]
-        total = (scores.gather(1, labels) + scale * gains).masked_fill(is_fixed, -torch.inf)
-        chosen = total.argmax(dim=1, keepdim=True)  # the first, which is the best label, if all are minus infinity
-        return labels.gather(1, chosen).squeeze(1), targets.gather(1, chosen).squeeze(1)
 
     def score_end(self, states: Tensor) -> Tensor:
         """Return what the end of the text gains, which gives back what is owed; in the shape of ``states``."""

@@ -44,7 +44,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         attention_context: encoder frames that a Conformer attends to on each side, or on both (70,6); None is as it was
             trained.
         beam: beam width of an attention decoder; None is that of the checkpoint.
-        language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
+        language_model: language model of a CTC decoder or a transducer: a path, "none", or None for the bundled
+            model's own.
         aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
             checkpoint's own, if it has one.
         identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.

@@ -45,5 +45,5 @@ def test_an_error_is_one_line(text, tmp_path, golden, capsys):
     other = ["transcribe", str(SAMPLE), "--device", "cpu", "--model"]
     assert cli.main([*other, str(golden / "fastconformer-ctc-bpe" / "model.nemo"), "--language-model", str(out)]) == 2
     assert "made with this model's vocabulary" in capsys.readouterr().err
-    assert cli.main([*other, str(golden / "fastconformer-tdt-bpe" / "model.nemo"), "--language-model", str(out)]) == 2
-    assert "for CTC decoders" in capsys.readouterr().err
+    assert cli.main([*other, str(golden / "canary-small" / "model.nemo"), "--language-model", str(out)]) == 2
+    assert "for CTC and transducers" in capsys.readouterr().err

@@ -64,9 +64,9 @@ def test_its_language_model_can_be_left_out():
     assert searched != plain
 
 
-def test_a_language_model_is_for_a_ctc_decoder_with_its_vocabulary():
-    with pytest.raises(ValueError, match="for CTC decoders"):
-        load_model(golden.GOLDEN / "fastconformer-tdt-bpe" / "model.nemo", language_model=LANGUAGE_MODEL)
+def test_a_language_model_is_for_a_ctc_decoder_or_a_transducer_with_its_vocabulary():
+    with pytest.raises(ValueError, match="for CTC and transducers"):
+        load_model(golden.GOLDEN / "canary-small" / "model.nemo", language_model=LANGUAGE_MODEL)
     with pytest.raises(CheckpointError, match="this model's vocabulary"):
         load_model(golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo", language_model=LANGUAGE_MODEL)
     with pytest.raises(CheckpointError, match=r"no\.ngrams"):

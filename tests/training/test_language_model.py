@@ -31,7 +31,7 @@ def after(model, context):
     """Return the state after a context at the start of an utterance."""
     state = torch.tensor([model.start])
     for token in context:
-        state = model.after(model.score(state, torch.tensor([token]))[1])
+        _, state = model.score(state, torch.tensor([token]))
     return state
 
 

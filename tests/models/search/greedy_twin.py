@@ -8,10 +8,10 @@ from models.search.decision import PHRASE_SCALE
 
 
 @torch.no_grad()
-def greedy_alone(encoded, predictor, joint, max_symbols, phrases=None):
+def greedy_alone(encoded, predictor, joint, max_symbols, phrases=None, language_model=None):
     """Search one utterance, encoded [frames, width]; returns tokens, frames, durations and confidence as lists.
 
-    ``phrases`` is a ``PhraseTwin``.
+    ``phrases`` is a ``PhraseTwin``; ``language_model`` returns what it adds to a label after a text.
     """
     tokens, frames, durations, confidence = [], [], [], []
     output, state = predictor(torch.tensor([predictor.blank]), predictor.initial_state(1))
@@ -24,11 +24,11 @@ def greedy_alone(encoded, predictor, joint, max_symbols, phrases=None):
         if token == joint.blank:
             time, symbols_here = time + max(1, duration), 0
             continue
-        if phrases:
-            ranks = [
-                float(label_logits[label]) + PHRASE_SCALE * phrases.added(tuple(tokens), label)
-                for label in range(joint.blank)
-            ]
+        if phrases or language_model:
+            ranks = label_logits[: joint.blank].tolist()
+            for label in range(joint.blank):
+                ranks[label] += PHRASE_SCALE * phrases.added(tuple(tokens), label) if phrases else 0
+                ranks[label] += language_model(tuple(tokens), label) if language_model else 0
             token = ranks.index(max(ranks))
         tokens.append(token)
         frames.append(time)

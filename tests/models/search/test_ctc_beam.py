@@ -60,8 +60,7 @@ def spans(path):
 def spoken_by(model, text):
     state, total = torch.tensor([model.start]), 0.0
     for token in text:
-        score, ngram = model.score(state, torch.tensor([token]))
-        state = model.after(ngram)
+        score, state = model.score(state, torch.tensor([token]))
         total += model.weight * float(score) + model.bonus
     return total + model.weight * float(model.score_end(state))
 

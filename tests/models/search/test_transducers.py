@@ -1,6 +1,8 @@
 """All forms of transducer search find what a plain loop over the frames of one utterance finds."""
 
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -12,14 +14,16 @@ from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
+from models.search.language_model import read_language_model
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
 from tests.models.search.phrase_twin import PhraseTwin, in_tensors, phrase_rows
+from training.language_model import write_language_model
 
 
-def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, steps):
+def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, language_model=None, *, steps):
     """The graph driver, whose state has seen another batch before."""
-    driver = GraphedLookAhead(predictor, joint, max_symbols)
+    driver = GraphedLookAhead(predictor, joint, max_symbols, language_model=language_model)
     other = 3 * torch.randn(encoded.shape, dtype=encoded.dtype, generator=torch.Generator().manual_seed(1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", steps)
@@ -27,12 +31,12 @@ def graphed(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases
         return driver.search(encoded, lengths, masks, phrases)
 
 
-def flat_by(encoded, lengths, predictor, joint, max_symbols, masks=None, phrases=None, *, frames):
+def flat_by(*batch, frames, **terms):
     """Flat search with this many frames of all rows a step, which rates its labels two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.flat._FRAMES_A_STEP", frames)
         patch.setattr("models.search.flat._LABELS_RATED_AT_ONCE", 2)
-        return flat(encoded, lengths, predictor, joint, max_symbols, masks, phrases)
+        return flat(*batch, **terms)
 
 
 SEARCHES = {
@@ -151,6 +155,55 @@ def test_with_phrases_every_row_equals_the_plain_loop_in_any_company(data, batch
         wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin if twin.phrases else None)
         assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
         assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
+
+
+SENTENCES = [[0, 1, 2], [0, 1], [1, 1, 0], [2, 3, 1, 1], [2], [0, 2, 3]]
+
+
+@cache
+def language_model(weight):
+    with TemporaryDirectory() as folder:
+        path, pieces = Path(folder) / "some.ngrams", ("a", "b", "c", "d")
+        write_language_model(SENTENCES, pieces, path, least=(1, 1), weight=weight, bonus=0.5)
+        return read_language_model(path, pieces, torch.device("cpu"))
+
+
+def added_by(model):
+    """What a language model adds to a label after a text."""
+
+    def added(text, label):
+        state = torch.tensor(model.start)
+        for token in text:
+            _, state = model.score(state, torch.tensor(token))
+        return model.weight * float(model.score(state, torch.tensor(label))[0])
+
+    return added
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(st.data(), batches(), st.sampled_from(PHRASED), st.sampled_from([0.3, 2.0]))
+def test_with_a_language_model_every_row_equals_the_plain_loop_in_any_company(data, batch, search, weight):
+    predictor, joint, encoded, lengths, max_symbols = batch
+    twins = data.draw(st.one_of(st.just([None] * len(lengths)), phrase_rows(len(lengths), labels=joint.blank)))
+    phrases, model = in_tensors(twins) if twins[0] else None, language_model(weight)
+
+    rows = search(encoded, lengths, predictor, joint, max_symbols, phrases=phrases, language_model=model).rows()
+
+    for row, utterance, length, twin in zip(rows, encoded, lengths, twins, strict=True):
+        wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin, added_by(model))
+        assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
+        assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(batches(), st.sampled_from(PHRASED))
+def test_a_language_model_of_weight_0_changes_nothing(batch, search):
+    predictor, joint, encoded, lengths, max_symbols = batch
+
+    weightless = search(encoded, lengths, predictor, joint, max_symbols, language_model=language_model(0.0)).rows()
+
+    assert weightless == search(encoded, lengths, predictor, joint, max_symbols).rows()
 
 
 def test_phrases_come_and_go_from_batch_to_batch_in_one_state():
