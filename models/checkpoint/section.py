@@ -1,11 +1,13 @@
 """Reading one section of a configuration key by key, so that no key is overlooked."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from models.errors import UnreadableCheckpointError, UnsupportedValueError, shown
 
 _ABSENT = object()
+# What people call some classes of NeMo that are not supported, for error messages.
+_KNOWN_FAMILIES = {"SqueezeformerEncoder": "Squeezeformer", "HATJoint": "a hybrid autoregressive transducer"}
 
 
 class Section:
@@ -61,6 +63,14 @@ class Section:
         if not isinstance(value, str):
             raise UnsupportedValueError(self.key(name), value, "text")
         return value
+
+    def class_name(self, name: str, supported: Collection[str]) -> str:
+        """Return the name of the class whose path is the value, one of ``supported``."""
+        found = self.text(name).rpartition(".")[2]
+        if found not in supported:
+            known = f"{found} ({_KNOWN_FAMILIES[found]})" if found in _KNOWN_FAMILIES else found
+            raise UnsupportedValueError(self.key(name), known, ", ".join(supported))
+        return found
 
     def file_name(self, name: str) -> str:
         """Return the base name of a file of the checkpoint; the value may be its path on another machine."""

@@ -16,12 +16,12 @@ from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
 
 from models.config import AttentionDecoderConfig, DecoderActivation
 from models.device.merged_linear import merged_linear
+from models.encoders.attention import sinusoids
 from models.encoders.masking import additive_mask, valid_positions
 from models.heads.scores import product_of_scores
 from models.kernels import DecoderStep, decoder_step_on
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
-_LONGEST_WAVELENGTH = 10_000.0
 # NeMo rounds the number of outputs up, for tensor cores; outputs beyond the vocabulary are never chosen.
 _OUTPUTS_MULTIPLE = 8
 
@@ -334,8 +334,7 @@ def position_table(positions: int, width: int, *, paired: bool = True) -> Tensor
     If not ``paired``, all sines come before all cosines, as in transformers. They are divided by the root of the width,
     as in NeMo, which does not scale embeddings up.
     """
-    pairs = torch.arange(0, width, 2, dtype=torch.float32)
-    frequencies = torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))
-    angles = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies
-    waves = torch.stack((angles.sin(), angles.cos()), dim=-1 if paired else 1)
-    return waves.flatten(1) / math.sqrt(width)
+    waves = sinusoids(torch.arange(positions), width)
+    if not paired:
+        waves = torch.cat((waves[:, ::2], waves[:, 1::2]), dim=1)
+    return waves / math.sqrt(width)

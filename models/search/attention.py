@@ -139,14 +139,7 @@ class GreedyWriting:
 
     def result(self, columns: int) -> SearchResult:
         """Return the tokens; no row may have more than ``columns``."""
-        return SearchResult(
-            tokens=self._tokens[:, :columns],
-            frames=None,
-            ends=None,
-            durations=None,
-            confidence=self._confidence[:, :columns],
-            counts=self._counts,
-        )
+        return SearchResult(self._tokens[:, :columns], self._confidence[:, :columns], self._counts)
 
     def _choose(self, scores: Tensor) -> None:
         """Choose a token for each row by the scores [rows, tokens]; the lowest index wins a tie."""

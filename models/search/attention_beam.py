@@ -73,14 +73,7 @@ class BeamWriting(GreedyWriting):
         texts = super().result(columns)
         ranks = self._ranked(self._scores, self._counts).view(-1, self._texts)
         best = self._first_rows[:, 0] + ranks.argmax(dim=1)
-        return SearchResult(
-            tokens=texts.tokens[best],
-            frames=None,
-            ends=None,
-            durations=None,
-            confidence=texts.confidence[best],
-            counts=texts.counts[best],
-        )
+        return SearchResult(texts.tokens[best], texts.confidence[best], texts.counts[best])
 
     def _choose(self, scores: Tensor) -> None:
         """Keep the best of all texts extended by one token, and of those that have ended."""

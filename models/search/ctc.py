@@ -55,7 +55,6 @@ def ctc_greedy(logits: Tensor, lengths: Tensor, blank: int, phrases: BatchPhrase
         tokens=compact(labels, first),
         frames=compact(frame, first),
         ends=compact(frame + 1, last),
-        durations=None,
         confidence=compact(probability, first),
         counts=first.sum(dim=1),
     )

@@ -146,7 +146,6 @@ def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Ten
         tokens=tokens,
         frames=first.where(is_token, 0),
         ends=end.where(is_token, 0),
-        durations=None,
         confidence=confidence.where(is_token, 0),
         counts=counts,
     )

@@ -1,7 +1,7 @@
 """The result of every search: a batch of token sequences on the device, and the same as rows on the host."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,42 +79,32 @@ class SearchResult:
 
     Attributes:
         tokens: ids of the labels, int64.
+        confidence: softmax probability of the chosen label among labels and blank, durations apart, float32. An
+            attention decoder has the end of the text in place of the blank.
+        counts: tokens of each row, int64 [batch].
         frames: the encoder frame at which each token begins, int64; None for an attention decoder.
         ends: the first encoder frame after each token, int64; None with ``frames``. CTC: after the last frame of the
             token's run; RNN-T: the next frame; TDT: the frame plus the duration.
         durations: frames that each token advanced the search by, int64; TDT only, else None.
-        confidence: softmax probability of the chosen label among labels and blank, durations apart, float32. An
-            attention decoder has the end of the text in place of the blank.
-        counts: tokens of each row, int64 [batch].
     """
 
     tokens: Tensor
-    frames: Tensor | None
-    ends: Tensor | None
-    durations: Tensor | None
     confidence: Tensor
     counts: Tensor
+    frames: Tensor | None = None
+    ends: Tensor | None = None
+    durations: Tensor | None = None
 
     @classmethod
     def of_no_utterance(cls) -> "SearchResult":
         """Return the result of a batch without rows, on the host."""
         nothing = torch.zeros(0, 0, dtype=torch.int64)
-        return cls(nothing, None, None, None, nothing.float(), nothing.flatten())
+        return cls(nothing, nothing.float(), nothing.flatten())
 
     def first(self, rows: int) -> "SearchResult":
         """Return the first rows, in the same memory."""
-
-        def first(field: Tensor | None) -> Tensor | None:
-            return None if field is None else field[:rows]
-
-        return SearchResult(
-            tokens=self.tokens[:rows],
-            frames=first(self.frames),
-            ends=first(self.ends),
-            durations=first(self.durations),
-            confidence=self.confidence[:rows],
-            counts=self.counts[:rows],
-        )
+        names = (*self.fields, "confidence", "counts")
+        return replace(self, **{name: getattr(self, name)[:rows] for name in names})
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 import re
 from typing import cast
 
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
@@ -36,7 +35,7 @@ def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecod
     """
     root.section("transf_encoder").expect("num_layers", 0)
     section = root.section("transf_decoder")
-    class_name(section, "_target_", ("get_nemo_transformer",))
+    section.class_name("_target_", ("get_nemo_transformer",))
     section.expect("pre_ln_final_layer_norm", True)
     section.expect("library", "nemo")
     section.ignore("config_dict")
@@ -76,7 +75,7 @@ def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderC
 
 
 def _check_head(section: Section, width: int) -> None:
-    class_name(section, "_target_", ("TokenClassifier",))
+    section.class_name("_target_", ("TokenClassifier",))
     section.expect("num_layers", 1)
     section.expect("hidden_size", width)
     section.ignore("num_classes", "activation", "log_softmax", "dropout", "use_transformer_init")
@@ -92,9 +91,9 @@ def tokenizer_files(section: Section) -> tuple[str, ...]:
     custom = section.section("custom_tokenizer")
     section.expect("type", "agg", "bpe")
     if section.text("type") == "bpe":
-        class_name(custom, "_target_", ("CanaryBPETokenizer",))
+        custom.class_name("_target_", ("CanaryBPETokenizer",))
         return (section.file_name("model_path"),)
-    class_name(custom, "_target_", ("CanaryTokenizer",))
+    custom.class_name("_target_", ("CanaryTokenizer",))
     parts = section.section("langs")
     parts.require(SPECIAL_PART, parts.names()[:1] == (SPECIAL_PART,), "the first part of the vocabulary")
     for name in parts.names():

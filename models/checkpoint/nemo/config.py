@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.encoder import parse_encoder
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.heads import check_ctc, parse_transducer
@@ -88,7 +87,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
     root = root_section(document)
     if root.text("target").rpartition(".")[2] == IDENTIFIER_CLASS:
         raise OtherPurposeError(f"{IDENTIFIER_CLASS} transcribes nothing; {_BESIDE_A_MODEL}")
-    name = class_name(root, "target", _KINDS)
+    name = root.class_name("target", _KINDS)
     kind = _KINDS[name]
     sample_rate = root.integer("sample_rate", 16_000, low=1000, high=384_000)
     features = parse_front_end(root.section("preprocessor"), sample_rate)

@@ -1,6 +1,6 @@
 """Reading NeMo's decoding configurations. Only greedy search is supported, except for attention decoders."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from models.checkpoint.section import Section
 from models.config import MAX_BEAM
@@ -11,28 +11,8 @@ MAX_DURATION = 64
 _DEFAULT_MAX_SYMBOLS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TransducerDecoding:
-    """The search of a transducer.
-
-    Attributes:
-        durations: durations of a TDT; empty for an RNN-T, or if the section does not give them.
-        max_symbols: most labels in one frame.
-    """
-
-    durations: tuple[int, ...]
-    max_symbols: int
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionDecoding:
-    """The search of an attention decoder.
-
-    Attributes:
-        length_margin: tokens that a sequence may have beyond the number of encoder frames, or None for no such bound.
-        beam: beam width.
-        length_penalty: exponent of the length penalty.
-    """
+class AttentionDecoding(NamedTuple):
+    """The search of an attention decoder; see ``AttentionDecoderConfig``."""
 
     length_margin: int | None
     beam: int
@@ -50,8 +30,12 @@ def ctc_decoding(section: Section) -> None:
     section.refuse_the_rest_unless_off()
 
 
-def transducer_decoding(section: Section) -> TransducerDecoding:
+def transducer_decoding(section: Section) -> tuple[tuple[int, ...], int]:
     """Read the decoding section of a transducer.
+
+    Returns:
+        The durations of a TDT, empty for an RNN-T or if the section does not give them; and the most labels in one
+        frame.
 
     Raises:
         UnsupportedValueError: if it asks for anything but greedy search of an RNN-T or a TDT.
@@ -64,8 +48,10 @@ def transducer_decoding(section: Section) -> TransducerDecoding:
     section.ignore("tdt_include_token_duration", "compute_hypothesis_token_set", "durations")
     section.refuse_the_rest_unless_off()
 
-    durations = section.integers("durations", low=0, high=MAX_DURATION)
-    return TransducerDecoding(durations, _max_symbols(section.section("greedy")))
+    greedy = section.section("greedy")
+    limit = next((key for key in ("max_symbols", "max_symbols_per_step") if greedy.get(key)), None)
+    max_symbols = greedy.integer(limit, high=100) if limit else _DEFAULT_MAX_SYMBOLS
+    return section.integers("durations", low=0, high=MAX_DURATION), max_symbols
 
 
 def attention_decoding(section: Section) -> AttentionDecoding:
@@ -121,10 +107,3 @@ def _check_shared(section: Section) -> None:
     greedy.ignore("confidence_method_cfg", "confidence_measure_cfg", "boosting_tree_alpha")
     greedy.ignore("tdt_include_duration", "tdt_include_token_duration", "tdt_include_duration_confidence")
     greedy.refuse_the_rest_unless_off()
-
-
-def _max_symbols(greedy: Section) -> int:
-    for key in ("max_symbols", "max_symbols_per_step"):
-        if greedy.get(key):
-            return greedy.integer(key, high=100)
-    return _DEFAULT_MAX_SYMBOLS

@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.jasper import parse_jasper
 from models.checkpoint.section import Section
 from models.config import AttentionContext, ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
@@ -19,7 +18,7 @@ def parse_encoder(section: Section, mels: int) -> EncoderConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    if class_name(section, "_target_", ("ConformerEncoder", "ConvASREncoder")) == "ConvASREncoder":
+    if section.class_name("_target_", ("ConformerEncoder", "ConvASREncoder")) == "ConvASREncoder":
         return parse_jasper(section, mels)
     return _conformer(section, mels)
 

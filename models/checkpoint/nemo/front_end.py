@@ -1,6 +1,5 @@
 """Translating the preprocessor of a NeMo configuration."""
 
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.section import Section
 from models.config import FeatureConfig
 
@@ -11,7 +10,7 @@ def parse_front_end(section: Section, sample_rate: int) -> FeatureConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    class_name(section, "_target_", ("AudioToMelSpectrogramPreprocessor",))
+    section.class_name("_target_", ("AudioToMelSpectrogramPreprocessor",))
     _expect_what_we_do(section, sample_rate)
     stride = section.number("window_stride", 0.01, low=0.001, high=0.1)
     window = int(section.number("window_size", 0.02, low=0.001, high=0.2) * sample_rate)

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, cast
 
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
 from models.config import JointActivation, TransducerConfig
@@ -19,7 +18,7 @@ def check_ctc(section: Section, width: int) -> None:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
     decoder = section.section("decoder")
-    class_name(decoder, "_target_", ("ConvASRDecoder",))
+    decoder.class_name("_target_", ("ConvASRDecoder",))
     decoder.expect("feat_in", None, width)
     decoder.expect("add_blank", True)
     decoder.ignore("num_classes", "vocabulary", "init_mode")
@@ -37,14 +36,14 @@ def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
     predictor = _predictor(root.section("decoder"), defaults)
     section = root.section("joint")
     joint_width, activation = _joint(section, defaults, encoder_width, predictor.width)
-    search = transducer_decoding(root.section("decoding"))
+    durations, max_symbols = transducer_decoding(root.section("decoding"))
     return TransducerConfig(
         predictor_width=predictor.width,
         predictor_layers=predictor.layers,
         joint_width=joint_width,
         activation=activation,
-        durations=_durations(root, search.durations),
-        max_symbols=search.max_symbols,
+        durations=_durations(root, durations),
+        max_symbols=max_symbols,
         predictor_context=predictor.context,
         is_predictor_normalized=predictor.is_normalized,
     )
@@ -60,7 +59,7 @@ class _Predictor(NamedTuple):
 
 
 def _predictor(section: Section, defaults: Section) -> _Predictor:
-    is_stateless = class_name(section, "_target_", ("RNNTDecoder", _STATELESS)) == _STATELESS
+    is_stateless = section.class_name("_target_", ("RNNTDecoder", _STATELESS)) == _STATELESS
     section.expect("normalization_mode", None, *(("layer",) if is_stateless else ()))
     section.expect("blank_as_pad", True)
     section.ignore("prednet", "vocab_size", "vocabulary", "random_state_sampling")
@@ -84,7 +83,7 @@ def _joint(
     section: Section, defaults: Section, encoder_width: int, predictor_width: int
 ) -> tuple[int, JointActivation]:
     """Return the width and the activation of the joint."""
-    class_name(section, "_target_", ("RNNTJoint",))
+    section.class_name("_target_", ("RNNTJoint",))
     section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
     section.ignore("fuse_loss_wer", "fused_batch_size", "experimental_fuse_loss_wer", "masking_prob")
     section.refuse_the_rest_unless_off()

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.jasper import parse_jasper
 from models.checkpoint.nemo.root import root_section
@@ -33,7 +32,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     root.require("target", name == CLASS, f"{CLASS}, which language identifiers are")
     features = parse_front_end(root.section("preprocessor"), _sample_rate(root))
     section = root.section("encoder")
-    class_name(section, "_target_", ("ConvASREncoder",))
+    section.class_name("_target_", ("ConvASREncoder",))
     encoder = parse_jasper(section, features.mels)
     labels = _labels(root, features.sample_rate)
     decoder = root.section("decoder")
@@ -47,7 +46,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
         attention_width=attention_width,
         embedding_widths=_embedding_widths(decoder),
     )
-    class_name(decoder, "_target_", ("SpeakerDecoder",))
+    decoder.class_name("_target_", ("SpeakerDecoder",))
     decoder.expect("feat_in", encoder.width)
     decoder.expect("num_classes", len(labels))
     # Angular logits are cosines, whose scale is a setting of the training loss.

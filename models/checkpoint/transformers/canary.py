@@ -13,6 +13,7 @@ from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConf
 _LENGTH_MARGIN = 50
 _MULTIPLE = 8  # NeMo rounds the number of outputs up to one, and conversions keep it
 _DEFAULT_END = 3
+_DEFAULT_VOCABULARY = 16384
 
 _LAYER = {
     "self_attention.norm": "input_layernorm",
@@ -51,35 +52,53 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    root.expect("tie_word_embeddings", True)
-    size = root.integer("vocab_size", 16384, low=_MULTIPLE, high=2**20)
+    section = root.section("decoder_config")
+    config = decoder_config(root, section, length_margin=_LENGTH_MARGIN, tied=True)
+    share = config.width // config.heads
+    section.require("hidden_size", config.width == encoder_width, f"as the encoder's, {encoder_width}")
+    section.expect("model_type", "canary_decoder")
+    section.expect("vocab_size", root.get("vocab_size", _DEFAULT_VOCABULARY))
+    section.expect("num_key_value_heads", config.heads)
+    section.require("head_dim", section.get("head_dim", 128) in (None, share), str(share))
+    section.ignore("architectures")
+    ignore_bookkeeping(section)
+    section.refuse_the_rest()
+    return config
+
+
+def decoder_config(root: Section, section: Section, *, length_margin: int | None, tied: bool) -> AttentionDecoderConfig:
+    """Translate what all attention decoders of transformers have.
+
+    Args:
+        root: the section of the vocabulary.
+        section: that of the sizes.
+        length_margin: see ``AttentionDecoderConfig``.
+        tied: whether the output layer must share the embedding's weights.
+
+    Raises:
+        UnsupportedValueError: as for ``parse_decoder``.
+    """
+    root.expect("tie_word_embeddings", tied)
+    size = root.integer("vocab_size", _DEFAULT_VOCABULARY, low=_MULTIPLE, high=2**20)
     root.require("vocab_size", size % _MULTIPLE == 0, f"multiples of {_MULTIPLE}")
     root.ignore("pad_token_id", "decoder_start_token_id")
-    section = root.section("decoder_config")
     width = section.integer("hidden_size", 1024, high=2**14)
     heads = section.integer("num_attention_heads", 8, high=256)
     fits = width % 2 == 0 and width % heads == 0
     section.require("hidden_size", fits, f"even multiples of num_attention_heads, {heads}")
-    section.require("hidden_size", width == encoder_width, f"as the encoder's, {encoder_width}")
-    section.expect("model_type", "canary_decoder")
-    section.expect("vocab_size", size)
-    section.expect("num_key_value_heads", heads)
-    section.require("head_dim", section.get("head_dim", 128) in (None, width // heads), str(width // heads))
     section.expect("attention_bias", True)
     section.expect("hidden_act", "relu", "gelu")
-    section.ignore("attention_dropout", "pad_token_id", "architectures")
-    config = AttentionDecoderConfig(
+    section.ignore("attention_dropout", "pad_token_id")
+    return AttentionDecoderConfig(
         width=width,
         layers=section.integer("num_hidden_layers", 8, high=512),
         heads=heads,
         feed_forward_width=section.integer("intermediate_size", 4096, high=2**16),
         activation=cast("DecoderActivation", section.get("hidden_act", "relu")),
         positions=section.integer("max_position_embeddings", 1024, low=32, high=2**14),
-        length_margin=_LENGTH_MARGIN,
+        length_margin=length_margin,
+        tied=tied,
     )
-    ignore_bookkeeping(section)
-    section.refuse_the_rest()
-    return config
 
 
 def end_token(root: Section) -> int:

@@ -4,12 +4,10 @@ The decoder's output layer has weights of its own, and its table of positions is
 sets of names of tensors, and writes the older one, NeMo's.
 """
 
-from typing import cast
-
 from models.checkpoint.nemo.names import is_bookkeeping, nemo_names
 from models.checkpoint.section import Section
-from models.checkpoint.transformers.canary import canary_names
-from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConfig, PromptConfig
+from models.checkpoint.transformers.canary import canary_names, decoder_config
+from models.config import AttentionDecoderConfig, EncoderConfig, PromptConfig
 
 CLASS = "CohereAsrForConditionalGeneration"
 # Those of transformers' processor, which refuses others; the vocabulary has tags of more.
@@ -25,7 +23,6 @@ _ENCODER = {
     "scale_input": False,
 }
 _DEFAULT_LANGUAGE = "en"
-_MULTIPLE = 8  # outputs are as many as pieces, rounded up to one
 _ELSEWHERE = {
     "attention_decoder.positions": "model.decoder.pos_emb.weight",
     "attention_decoder.output_weight": "proj_out.weight",
@@ -79,29 +76,11 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    root.expect("tie_word_embeddings", False)
-    size = root.integer("vocab_size", 16384, low=_MULTIPLE, high=2**20)
-    root.require("vocab_size", size % _MULTIPLE == 0, f"multiples of {_MULTIPLE}")
-    width = root.integer("hidden_size", 1024, high=2**14)
-    heads = root.integer("num_attention_heads", 8, high=256)
-    fits = width % 2 == 0 and width % heads == 0
-    root.require("hidden_size", fits, f"even multiples of num_attention_heads, {heads}")
-    root.require("hidden_size", width != encoder_width, f"another than the encoder's, {encoder_width}")
-    root.expect("num_key_value_heads", None, heads)
-    root.expect("head_dim", None, width // heads)
-    root.expect("attention_bias", True)
-    root.expect("hidden_act", "relu", "gelu")
-    root.ignore("attention_dropout", "pad_token_id", "decoder_start_token_id")
-    return AttentionDecoderConfig(
-        width=width,
-        layers=root.integer("num_hidden_layers", 8, high=512),
-        heads=heads,
-        feed_forward_width=root.integer("intermediate_size", 4096, high=2**16),
-        activation=cast("DecoderActivation", root.get("hidden_act", "relu")),
-        positions=root.integer("max_position_embeddings", 1024, low=32, high=2**14),
-        length_margin=None,
-        tied=False,
-    )
+    config = decoder_config(root, root, length_margin=None, tied=False)
+    root.require("hidden_size", config.width != encoder_width, f"another than the encoder's, {encoder_width}")
+    root.expect("num_key_value_heads", None, config.heads)
+    root.expect("head_dim", None, config.width // config.heads)
+    return config
 
 
 def cohere_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:

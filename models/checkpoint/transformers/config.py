@@ -83,7 +83,7 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     kind = _kind(root)
     root.expect("architectures", None, [kind.name])
     if kind.decoder == "aed":
-        return _cohere(root, kind, documents) if kind.name == cohere.CLASS else _canary(root, kind, documents)
+        return _with_attention_decoder(root, kind, documents)
     size = root.integer("vocab_size", kind.vocabulary + 1, low=2, high=_MAX_VOCABULARY + 1)
     blank = size - 1
     processor = Section("processor_config", documents.processor)
@@ -127,41 +127,25 @@ def _language_prompts(root: Section, processor: Section, width: int) -> Language
     return LanguagePromptConfig(named, size)
 
 
-def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
-    encoder = parse_encoder(root.section("encoder_config"))
-    attention = parse_decoder(root, encoder.width)
+def _with_attention_decoder(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
+    is_cohere = kind.name == cohere.CLASS
+    encoder = parse_encoder(cohere.encoder_section(root) if is_cohere else root.section("encoder_config"))
+    attention = (cohere.parse_decoder if is_cohere else parse_decoder)(root, encoder.width)
     check_attention_generation(Section("generation_config", documents.generation), end_token(root))
-    ignore_bookkeeping(root)
-    root.refuse_the_rest()
-    _check_processor(Section("processor_config", documents.processor), kind)
-    return ModelConfig(
-        kind.name,
-        parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels),
-        encoder,
-        vocabulary_size=root.integer("vocab_size", kind.vocabulary, high=_MAX_VOCABULARY),
-        ctc=False,
-        transducer=None,
-        attention=attention,
-        prompts=PROMPTS,
-    )
-
-
-def _cohere(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
-    encoder = parse_encoder(cohere.encoder_section(root))
-    attention = cohere.parse_decoder(root, encoder.width)
-    check_attention_generation(Section("generation_config", documents.generation), end_token(root))
-    prompts = cohere.parse_prompts(root)
-    if cohere.is_as_released(root):
+    prompts = cohere.parse_prompts(root) if is_cohere else PROMPTS
+    if is_cohere and cohere.is_as_released(root):
         cohere.check_released(root)
     else:
         ignore_bookkeeping(root)
         root.refuse_the_rest()
     processor = Section("processor_config", documents.processor)
-    processor.ignore("auto_map")
+    if is_cohere:
+        processor.ignore("auto_map")
     _check_processor(processor, kind)
+    extractor = Section("feature_extractor", documents.feature_extractor)
     return ModelConfig(
         kind.name,
-        parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels, COHERE),
+        parse_front_end(extractor, encoder.mels, COHERE if is_cohere else PLAIN),
         encoder,
         vocabulary_size=root.integer("vocab_size", kind.vocabulary, high=_MAX_VOCABULARY),
         ctc=False,
