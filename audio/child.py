@@ -106,12 +106,10 @@ class _Ring:
 
 
 def _answer(file: BinaryIO, request: bytes, ring: _Ring, memory_bytes: int) -> bytes:
-    container, rate, limits, by_channel, track = read_request(request)
+    container, wanted = read_request(request)
     ring.clear()
     try:
-        origin = decode_as(
-            container, ring, file, rate=rate, limits=limits, by_channel=by_channel, track=track, room=ring.room
-        )
+        origin = decode_as(container, ring, file, wanted, ring.room)
     except AudioError as error:
         return message(Kind.REFUSED, behind=packed_refusal(error))
     except MemoryError:

@@ -30,8 +30,7 @@ from audio.child_protocol import (
 from audio.confinement import LAYERS, environment
 from audio.descriptor import Copies, read_only, sealed_file
 from audio.errors import AudioError
-from audio.limits import AudioLimits
-from audio.origin import Origin, Sink
+from audio.origin import Origin, Sink, Wanted
 from audio.source import check_numbers
 
 _START_SECONDS = 60.0
@@ -79,6 +78,7 @@ class ChildProcess:
     Attributes:
         is_ready: whether it has given up its rights.
         unconfined: which of ``audio.confinement.LAYERS`` do not hold, once it is ready.
+        has_refused: whether it refused a file: what its libraries have left behind is unknown.
 
     Raises:
         ChildStartError: if the system cannot start another process.
@@ -89,7 +89,7 @@ class ChildProcess:
         self._files = 0
         self._worked = 0.0
         self._is_answering = False
-        self._is_refused = False
+        self.has_refused = False
         self.is_ready = False
         self.unconfined: tuple[str, ...] = ()
         arguments = (str(confinement.memory_bytes), str(2 * math.ceil(confinement.seconds) + _OWN_SECONDS))
@@ -131,11 +131,6 @@ class ChildProcess:
         return is_fresh and not self._is_answering
 
     @property
-    def has_refused(self) -> bool:
-        """Whether it refused a file: what its libraries have left behind is unknown."""
-        return self._is_refused
-
-    @property
     def is_new(self) -> bool:
         """Whether it has decoded no file yet."""
         return self._files == 0
@@ -156,17 +151,7 @@ class ChildProcess:
         self.is_ready = True
         self.unconfined = tuple(layer for layer in LAYERS if layer in missing.decode(errors="replace").split())
 
-    def decode_into(
-        self,
-        sink: Sink,
-        file: BinaryIO,
-        container: str,
-        *,
-        rate: int,
-        limits: AudioLimits,
-        by_channel: bool = False,
-        track: int | None = None,
-    ) -> Origin:
+    def decode_into(self, sink: Sink, file: BinaryIO, container: str, wanted: Wanted) -> Origin:
         """Decode a seekable ``file``; ``sink`` gets the bytes of float32 samples.
 
         The child reads a copy in its file of copies or, of a large file, a descriptor that only reads.
@@ -179,8 +164,9 @@ class ChildProcess:
         """
         began = time.monotonic()
         is_copied = self._copies.take(file)
-        most = [math.ceil(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
-        asked = request(container, rate, limits, by_channel=by_channel, track=track)
+        limits = wanted.limits
+        most = [math.ceil(wanted.rate * (limits.max_seconds + 1))] * (limits.max_channels if wanted.by_channel else 1)
+        asked = request(container, wanted)
         with contextlib.nullcontext() if is_copied else read_only(file) as descriptor:
             self._files += 1
             self._is_answering = True
@@ -190,11 +176,10 @@ class ChildProcess:
                 raise ChildStartError("a decoding process ended while it was idle") from error
         try:
             behind = self._samples(sink, most, began + self._confinement.seconds)
-            origin = read_origin(behind, container, limits)
+            return read_origin(behind, container, limits)
         except TimeoutError:
-            raise ChildLostError(
-                f"decoding takes more than {self._confinement.seconds:g} s, the most allowed"
-            ) from None
+            most_seconds = self._confinement.seconds
+            raise ChildLostError(f"decoding takes more than {most_seconds:g} s, the most allowed") from None
         except OSError:
             raise ChildDiedError("the decoder crashed on it") from None
         except (ValueError, IndexError, struct.error) as error:
@@ -204,7 +189,6 @@ class ChildProcess:
             raise ChildLostError("the decoder answered nonsense") from error
         finally:
             self._worked += time.monotonic() - began
-        return origin
 
     def kill(self) -> None:
         """Kill the child; any thread may call this. A thread that waits for an answer gets ChildLostError."""
@@ -247,7 +231,7 @@ class ChildProcess:
                 case Kind.DONE:
                     return behind
                 case Kind.REFUSED:
-                    self._is_refused = True
+                    self.has_refused = True
                     raise read_refusal(behind)
                 case _:
                     raise ValueError(f"a message of kind {kind.name}")

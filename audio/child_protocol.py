@@ -7,11 +7,12 @@ the other, and what the file is. Where the ring is full before, it says what is 
 
 import struct
 from collections.abc import Sequence
+from dataclasses import astuple
 from enum import IntEnum
 
 from audio.errors import AudioError, AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from audio.origin import Origin
+from audio.origin import Origin, Wanted
 from audio.sniff import SUPPORTED
 
 RING_BYTES = 1 << 22  # 65 s at 16 kHz
@@ -42,16 +43,16 @@ class Kind(IntEnum):
     REFUSED = 4  # the code and the text of an AudioError; pieces are none
 
 
-def request(container: str, rate: int, limits: AudioLimits, *, by_channel: bool, track: int | None) -> bytes:
+def request(container: str, wanted: Wanted) -> bytes:
     """Return the request for a file of this container, one of `SUPPORTED`."""
-    seconds, form = (limits.max_seconds, limits.min_seconds), (limits.max_channels, limits.min_rate, limits.max_rate)
-    return _REQUEST.pack(SUPPORTED.index(container), by_channel, track or 0, rate, *seconds, *form)
+    head = SUPPORTED.index(container), wanted.by_channel, wanted.track or 0, wanted.rate
+    return _REQUEST.pack(*head, *astuple(wanted.limits))
 
 
-def read_request(message: bytes) -> tuple[str, int, AudioLimits, bool, int | None]:
-    """Return container, rate, limits, whether channels are kept apart, and the track."""
+def read_request(message: bytes) -> tuple[str, Wanted]:
+    """Return the container, and what is wanted."""
     container, by_channel, track, rate, *limits = _REQUEST.unpack(message)
-    return SUPPORTED[container], rate, AudioLimits(*limits), by_channel, track or None
+    return SUPPORTED[container], Wanted(rate, AudioLimits(*limits), by_channel, track or None)
 
 
 def message(kind: Kind, pieces: Sequence[tuple[int, int]] = (), behind: bytes = b"") -> bytes:

@@ -19,8 +19,8 @@ from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioErro
 from audio.joined import begins, flacs_behind
 from audio.limits import AudioLimits
 from audio.mpeg import after_id3
-from audio.origin import Origin, Sink, drain
-from audio.packets import PacketSource, tracks_of
+from audio.origin import Origin, Sink, Wanted, drain
+from audio.packets import PacketSource, check_same_channels, tracks_of
 from audio.pcm import RAW, PcmSource
 from audio.piece import Piece
 from audio.raw import RawFormat
@@ -28,7 +28,7 @@ from audio.reader import Reader, reader_of
 from audio.samples import Samples
 from audio.sniff import container_of
 from audio.sound_file import Room, SoundFileSource, new_room
-from audio.source import Source, check_numbers, check_track
+from audio.source import Source, check_numbers
 
 # A longer tag of an MP3 is left out: libraries would hold it, and the picture in it, in memory several times.
 _LONGEST_TAG = 1 << 20
@@ -80,15 +80,7 @@ def decode_into(
 ) -> Origin:
     """Decode as ``decode`` does, but pass the samples to ``sink`` block by block.
 
-    Args:
-        sink: called for each block; with ``by_channel``, for each channel of each block.
-        file: a seekable binary file.
-        rate: samples per second of the blocks.
-        limits: what is accepted.
-        raw: for a file of 16-bit PCM without a header, its format.
-        by_channel: keep the channels apart; otherwise they are mixed to channel 0. Of a file with several tracks, each
-            is a channel, unless one is chosen.
-        track: the audio track, from 1; None for the default one, or the first that is not silent.
+    With ``by_channel``, ``sink`` is called for each channel of each block; see ``Wanted`` for this and the rest.
 
     Raises:
         AudioError: as ``decode``, perhaps after some blocks; with ``by_channel``, also if the number of channels
@@ -100,102 +92,73 @@ def decode_into(
         check_numbers(np.frombuffer(samples, np.float32))
         sink(samples, channel)
 
+    wanted = Wanted(rate, limits, by_channel, track)
     if raw is not None:
-        check_track(track, 1)
-        return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
-    return decode_as(container_of(file), checked, file, rate=rate, limits=limits, by_channel=by_channel, track=track)
+        return drain(PcmSource.raw(file, raw, limits), sink, RAW, wanted)
+    return decode_as(container_of(file), checked, file, wanted)
 
 
-def decode_as(
-    container: str,
-    sink: Sink,
-    file: BinaryIO,
-    *,
-    rate: int,
-    limits: AudioLimits,
-    by_channel: bool,
-    track: int | None = None,
-    room: Room = new_room,
-) -> Origin:
+def decode_as(container: str, sink: Sink, file: BinaryIO, wanted: Wanted, room: Room = new_room) -> Origin:
     """Decode a file in this container as ``decode_into`` does; that samples are numbers is not checked.
 
     Where channels are mixed, ``room`` gives memory to decode into; it may be that of the sink.
     """
     header = riff.read_header(file) if container == "wav" else None
-    may_have_tracks = by_channel and track is None and reader_of(file, container) is Reader.FFMPEG
+    may_have_tracks = wanted.by_channel and wanted.track is None and reader_of(file, container) is Reader.FFMPEG
     if may_have_tracks and (tracks := tracks_of(file, container)) > 1:
-        return _tracks_as_channels(container, sink, file, rate, limits, tracks)
-    rest = _Rest(container, sink, file, rate, limits, by_channel, track)
+        return _tracks_as_channels(container, sink, file, wanted, tracks)
     if len(recordings := begins(file, container)) > 1:
-        return rest.read(recordings)
-    with _opened(file, container, header, limits, track, new_room if by_channel else room) as source:
-        origin = drain(source, sink, container, rate, limits, by_channel=by_channel)
-        if isinstance(source, PacketSource):
-            origin = replace(origin, track=source.track, tracks=source.tracks)
+        return _joined(recordings, container, sink, file, wanted)
+    with _opened(file, container, header, wanted, new_room if wanted.by_channel else room) as source:
+        origin = drain(source, sink, container, wanted)
         place = source.place if isinstance(source, SoundFileSource) and container == "flac" else None
     if place is not None and (recordings := flacs_behind(file, max(place, after_id3(file) + 1))):
-        return rest.read(recordings, origin)
+        return _joined(recordings, container, sink, file, wanted, origin)
     is_cut = header is not None and (header.is_cut or header.is_followed)  # libsndfile reads these without an error
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """Decodes the recordings of a joined file, one behind the other; see ``decode_as``."""
-
-    container: str
-    sink: Sink
-    file: BinaryIO
-    rate: int
-    limits: AudioLimits
-    by_channel: bool
-    track: int | None
-
-    def read(self, recordings: list[int], first: Origin | None = None) -> Origin:
-        """Decode those that begin at these offsets behind ``first``, up to one that does not decode.
-
-        Raises:
-            AudioError: as ``decode_into``; what the first one is refused for.
-        """
-        origin = first
-        for start, stop in pairwise([*recordings, self.file.seek(0, SEEK_END)]):
-            piece = Piece(self.file, start, stop)
-            seconds = origin.seconds if origin else 0.0
-            left = replace(self.limits, max_seconds=self.limits.max_seconds - seconds, min_seconds=0.0)
-            try:
-                one = self._one(piece, left, origin)
-            except AudioTooLongError:
-                most = self.limits.max_seconds
-                raise AudioTooLongError(f"the audio is longer than {most:g} s, the most accepted") from None
-            except InvalidAudioError:
-                if origin is None:
-                    raise
-                origin = replace(origin, truncated=True)
-                break
-            truncated = one.truncated or (self.container == "wav" and riff.read_header(piece).is_cut)
-            base = origin or one
-            origin = replace(base, seconds=seconds + one.seconds, truncated=base.truncated or truncated)
-        assert origin is not None
-        self.limits.check_shortest(origin.seconds)
-        return origin
-
-    def _one(self, piece: Piece, limits: AudioLimits, before: Origin | None) -> Origin:
-        with PacketSource.open(piece, self.container, limits, self.track) as source:
-            if self.by_channel and before and source.channels != before.channels:
-                message = f"the file has {before.channels} channels and later {source.channels}"
-                raise UnsupportedFormatError(f"{message}: they cannot be kept apart")
-            origin = drain(source, self.sink, self.container, self.rate, limits, by_channel=self.by_channel)
-            return replace(origin, track=source.track, tracks=source.tracks)
-
-
-def _tracks_as_channels(
-    container: str, sink: Sink, file: BinaryIO, rate: int, limits: AudioLimits, tracks: int
+def _joined(
+    recordings: list[int], container: str, sink: Sink, file: BinaryIO, wanted: Wanted, first: Origin | None = None
 ) -> Origin:
+    """Decode the recordings that begin at these offsets, behind ``first``, up to one that does not decode.
+
+    Raises:
+        AudioError: what the first one is refused for.
+    """
+    limits, origin = wanted.limits, first
+    for start, stop in pairwise([*recordings, file.seek(0, SEEK_END)]):
+        piece = Piece(file, start, stop)
+        seconds = origin.seconds if origin else 0.0
+        left = replace(limits, max_seconds=limits.max_seconds - seconds, min_seconds=0.0)
+        try:
+            with PacketSource.open(piece, container, left, wanted.track) as source:
+                if wanted.by_channel and origin:
+                    check_same_channels(origin.channels, source.channels)
+                one = drain(source, sink, container, replace(wanted, limits=left))
+        except AudioTooLongError:
+            most = limits.max_seconds
+            raise AudioTooLongError(f"the audio is longer than {most:g} s, the most accepted") from None
+        except InvalidAudioError:
+            if origin is None:
+                raise
+            origin = replace(origin, truncated=True)
+            break
+        truncated = one.truncated or (container == "wav" and riff.read_header(piece).is_cut)
+        base = origin or one
+        origin = replace(base, seconds=seconds + one.seconds, truncated=base.truncated or truncated)
+    assert origin is not None
+    limits.check_shortest(origin.seconds)
+    return origin
+
+
+def _tracks_as_channels(container: str, sink: Sink, file: BinaryIO, wanted: Wanted, tracks: int) -> Origin:
     """Decode each track, mixed, as a channel; one that does not decode is silent, so that the others keep their number.
 
     Raises:
         AudioError: if none decodes.
     """
+    limits = wanted.limits
     limits.check_form(tracks, limits.min_rate)
     origins: list[Origin] = []
     failures: list[Exception] = []
@@ -209,11 +172,11 @@ def _tracks_as_channels(
 
         try:
             with PacketSource.open(file, container, limits, channel + 1) as source:
-                origins.append(drain(source, take, container, rate, limits, by_channel=False))
+                origins.append(drain(source, take, container, Wanted(wanted.rate, limits)))
         except (InvalidAudioError, UnsupportedFormatError, AudioTooShortError) as error:
             failures.append(error)
         if not has_begun:
-            sink(bytes(4 * math.ceil(limits.min_seconds * rate)), channel)
+            sink(bytes(4 * math.ceil(limits.min_seconds * wanted.rate)), channel)
     if not origins:
         raise failures[0]
     longest = max(origins, key=lambda origin: origin.seconds)
@@ -223,16 +186,15 @@ def _tracks_as_channels(
 
 @contextmanager
 def _opened(
-    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits, track: int | None, room: Room
+    file: BinaryIO, container: str, header: riff.WavHeader | None, wanted: Wanted, room: Room
 ) -> Iterator[Source]:
+    limits, track = wanted.limits, wanted.track
     if header is not None and header.pcm is not None:
-        check_track(track, 1)
         yield PcmSource(file, header.pcm, limits)
     elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
         with PacketSource.open(Piece(file, tag), container, limits, track) as packets:
             yield packets
     elif reader_of(file, container) is Reader.LIBSNDFILE:
-        check_track(track, 1)
         if container == "ogg":
             limits.check_decoded(*ogg.vorbis_frames(file), channels=1)
             file.seek(0)

@@ -9,10 +9,28 @@ from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.mixing import Mixer
 from audio.resample import resampled
-from audio.source import Source, every_channel
+from audio.source import Source, check_track, every_channel
 
 # Gets float32 samples as bytes, which it may keep, and their channel's number, from 0.
 Sink = Callable[[bytes | memoryview, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of a file.
+
+    Attributes:
+        rate: samples per second of the result.
+        limits: what is accepted.
+        by_channel: whether channels are kept apart; otherwise they are mixed to channel 0. Of a file with several
+            tracks, each is a channel, unless one is chosen.
+        track: the audio track, from 1; None for the default one, or the first that is not silent.
+    """
+
+    rate: int
+    limits: AudioLimits
+    by_channel: bool = False
+    track: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +56,19 @@ class Origin:
     tracks: int = 1
 
 
-def drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
-    """Pass the samples of an open file to ``sink``, block by block, at ``rate``.
+def drain(source: Source, sink: Sink, container: str, wanted: Wanted) -> Origin:
+    """Pass the samples of an open file to ``sink``, block by block.
 
     Raises:
-        AudioError: as soon as a limit is passed; if there are no samples.
+        AudioError: as soon as a limit is passed; if there are no samples, or no such track.
     """
-    for block in resampled(source.blocks(every_channel if by_channel else Mixer()), source.rate, rate):
-        for number, channel in enumerate(block.T if by_channel else (block,)):
+    check_track(wanted.track, source.tracks)
+    mix = every_channel if wanted.by_channel else Mixer()
+    for block in resampled(source.blocks(mix), source.rate, wanted.rate):
+        for number, channel in enumerate(block.T if wanted.by_channel else (block,)):
             sink(np.ascontiguousarray(channel).view(np.uint8).data, number)
     if source.frames == 0 and source.broken:
         raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
-    limits.check_shortest(source.seconds)
-    return Origin(
-        seconds=source.seconds,
-        container=container,
-        channels=source.channels,
-        source_rate=source.rate,
-        truncated=source.ended_early,
-    )
+    wanted.limits.check_shortest(source.seconds)
+    tracks = source.track, source.tracks
+    return Origin(source.seconds, container, source.channels, source.rate, source.ended_early, *tracks)

@@ -155,9 +155,7 @@ class PacketSource:
                 yield block
 
     def _check_channels(self, timed: _Timed) -> _Timed:
-        if (channels := timed[1].shape[1]) != self.channels:
-            message = f"the file has {self.channels} channels and later {channels}"
-            raise UnsupportedFormatError(f"{message}: they cannot be kept apart")
+        check_same_channels(self.channels, timed[1].shape[1])
         return timed
 
     def _timed(self, frames: Iterable[AudioFrame], clock: float | None) -> Iterator[_Timed]:
@@ -211,6 +209,16 @@ class PacketSource:
                 self._limits.check_form(frame.layout.nb_channels, frame.sample_rate)
                 self.broken = False
                 yield frame
+
+
+def check_same_channels(before: int, now: int) -> None:
+    """Refuse another number of channels within a file whose channels are to be kept apart.
+
+    Raises:
+        UnsupportedFormatError: if it changes.
+    """
+    if now != before:
+        raise UnsupportedFormatError(f"the file has {before} channels and later {now}: they cannot be kept apart")
 
 
 def tracks_of(file: BinaryIO, name: str) -> int:

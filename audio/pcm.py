@@ -42,6 +42,8 @@ class PcmSource:
     See ``audio.source.Source``.
     """
 
+    track = tracks = 1
+
     def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits, *, big_endian: bool = False) -> None:
         limits.check_form(pcm.channels, pcm.rate)
         self._file = file
@@ -77,13 +79,9 @@ class PcmSource:
         """
         self._file.seek(self._pcm.start)
         while left := self._pcm.frames - self.frames:
-            values = np.frombuffer(
-                self._file.read(self._bytes(min(left, _VALUES_OF_BLOCK // self.channels))), self._type
-            )
+            size = _SAMPLE_BYTES * self.channels * min(left, _VALUES_OF_BLOCK // self.channels)
+            values = np.frombuffer(self._file.read(size), self._type)
             block: Samples = np.multiply(values.reshape(-1, self.channels), _SCALE, dtype=np.float32)
             self.frames += len(block)
             self._limits.check_decoded(self.frames, self.rate, self.channels)
             yield mix(block)
-
-    def _bytes(self, frames: int) -> int:
-        return frames * self.channels * _SAMPLE_BYTES

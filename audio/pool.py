@@ -17,12 +17,11 @@ from audio.errors import DecoderCrashedError, InvalidAudioError
 from audio.fatal_files import FatalFiles
 from audio.joined import begins
 from audio.limits import AudioLimits
-from audio.origin import Origin, Sink, drain
+from audio.origin import Origin, Sink, Wanted, drain
 from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
 from audio.riff import read_header
 from audio.sniff import container_of
-from audio.source import check_track
 
 _STARTS = 3  # attempts to start a child for one file, before NoChildError
 # A child that refused a file makes way for a new one, but not more often: to start one takes 0.2 s of a core.
@@ -91,39 +90,25 @@ class DecodePool:
     ) -> Origin:
         """Decode an untrusted file to samples at one rate, up to where it ends early or is damaged.
 
-        Args:
-            sink: gets the blocks, in this thread.
-            file: a seekable binary file.
-            rate: samples per second of the blocks.
-            limits: what is accepted.
-            raw: for a file of 16-bit PCM without a header, its format.
-            by_channel: keep the channels apart; otherwise they are mixed, as channel 0. Of a file with several tracks,
-                each is a channel, unless one is chosen.
-            track: the audio track, from 1; None for the default one, or the first that is not silent.
+        The file is seekable, and the sink called in this thread; see ``audio.decode.decode_into``.
 
         Raises:
-            UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
-            InvalidAudioError: if nothing can be decoded, samples are not numbers, or decoding takes too much time or
-                memory; DecoderCrashedError if two children died of it.
-            AudioTooShortError: if the audio is shorter than ``limits.min_seconds``.
-            AudioTooLongError: as soon as more is decoded than the limits allow.
+            AudioError: as ``decode_into``; InvalidAudioError also if decoding takes too much time or memory, and
+                DecoderCrashedError if two children died of it.
             NoChildError: if the pool is closed, or no child can be started.
         """
+        wanted = Wanted(rate, limits, by_channel, track)
         if raw is not None:
-            check_track(track, 1)
-            return drain(PcmSource.raw(file, raw, limits), sink, RAW, rate, limits, by_channel=by_channel)
+            return drain(PcmSource.raw(file, raw, limits), sink, RAW, wanted)
         container = container_of(file)
         pcm = read_header(file).pcm if container == "wav" else None
         if pcm and not (pcm.is_followed and len(begins(file, container)) > 1):
-            check_track(track, 1)
-            return drain(PcmSource(file, pcm, limits), sink, container, rate, limits, by_channel=by_channel)
+            return drain(PcmSource(file, pcm, limits), sink, container, wanted)
         self._fatal_files.check(file)
         resumed = _Resumed(sink)
 
         def decode(child: ChildProcess) -> Origin:
-            return child.decode_into(
-                resumed, file, container, rate=rate, limits=limits, by_channel=by_channel, track=track
-            )
+            return child.decode_into(resumed, file, container, wanted)
 
         try:
             try:

@@ -49,6 +49,8 @@ class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile
 class SoundFileSource:
     """A file that libsndfile reads; see ``audio.source.Source``."""
 
+    track = tracks = 1
+
     def __init__(self, sound: soundfile.SoundFile, descriptor: int, limits: AudioLimits, room: Room) -> None:
         self._sound = sound
         self._descriptor = descriptor

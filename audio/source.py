@@ -23,12 +23,16 @@ class Source(Protocol):
         rate: samples per second of the blocks.
         frames: frames decoded so far; a frame is one sample of each channel.
         broken: whether decoding ended with an error.
+        track: number of the audio track that is read, from 1.
+        tracks: audio tracks of the file.
     """
 
     channels: int
     rate: int
     frames: int
     broken: bool
+    track: int
+    tracks: int
 
     @property
     def seconds(self) -> float:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import mmap
 import os
+import platform
 import resource
 import signal
 import socket
@@ -20,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 import audio.child
-import audio.confinement
 from audio.origin import Origin
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -122,7 +122,7 @@ def outcome(attempt, on):
     return 0
 
 
-def probe(container, sink, file, **_):
+def probe(container, sink, file, *_):
     on = json.load(file) | {"file": file.fileno()}
     outcomes = [outcome(attempt, on) for attempt in ATTEMPTS.values()]
     sink(np.array([*outcomes, *(b"".join(name.encode() + b" " for name in os.environ))], np.float32).tobytes(), 0)
@@ -132,5 +132,5 @@ def probe(container, sink, file, **_):
 if __name__ == "__main__":
     audio.child.decode_as = probe
     if "--without-seccomp" in os.environ.get("LANG", ""):
-        audio.confinement._forbid_calls = lambda: False
+        platform.machine = lambda: "unknown"
     audio.child.main()

@@ -7,7 +7,7 @@ import pytest
 
 from audio.channels import Channels
 from audio.decode import decode, decode_into
-from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.errors import UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.pool import DecodePool
 from audio.raw import RawFormat
@@ -86,14 +86,6 @@ def test_a_number_of_channels_that_changes_within_a_file_is_refused():
     with pytest.raises(UnsupportedFormatError, match="1 channels and later 2"):
         channels_of(joined)
     assert decode(io.BytesIO(joined), rate=16_000, limits=LIMITS).seconds > 1.9  # their mean is taken as ever
-
-
-def test_samples_that_are_not_finite_are_refused_on_any_channel():
-    samples = sides(1000, 2)
-    samples[500, 1] = np.nan
-
-    with pytest.raises(InvalidAudioError, match="not numbers"):
-        channels_of(encoded(samples, 16_000, "WAV", "FLOAT"))
 
 
 @pytest.mark.parametrize(

@@ -104,13 +104,8 @@ def damage(packet, second):
     """A packet whose bytes are noise, of the same length."""
     if 0.8 <= second < 1.8:
         noise = av.Packet(b"\xff" * packet.size)
-        noise.pts, noise.dts, noise.duration, noise.time_base = (
-            packet.pts,
-            packet.dts,
-            packet.duration,
-            packet.time_base,
-        )
-        noise.stream = packet.stream
+        for name in ("pts", "dts", "duration", "time_base", "stream"):
+            setattr(noise, name, getattr(packet, name))
         return noise
     return packet
 
@@ -124,21 +119,16 @@ def test_damaged_packets_take_their_time(form, codec):
 
 
 @pytest.mark.parametrize(
-    ("form", "codec", "key"),
+    ("form", "codec"),
     [
-        *(
-            ("ipod", "aac", "title"),
-            ("mov", "pcm_s16be", "title"),
-            ("webm", "libopus", "title"),
-            ("avi", "mp3", "title"),
-        ),
-        *(("aiff", "pcm_s16be", "title"), ("caf", "pcm_s16be", "title"), ("ogg", "libopus", "title")),
-        *(("ogg", "flac", "title"), ("flac", "flac", "title"), ("wav", "pcm_s24le", "title"), ("mp3", "mp3", "title")),
-        *(("asf", "wmav2", "title"), ("mpegts", "aac", "service_name")),
+        *(("ipod", "aac"), ("mov", "pcm_s16be"), ("webm", "libopus"), ("avi", "mp3"), ("aiff", "pcm_s16be")),
+        *(("caf", "pcm_s16be"), ("ogg", "libopus"), ("ogg", "flac"), ("flac", "flac"), ("wav", "pcm_s24le")),
+        *(("mp3", "mp3"), ("asf", "wmav2"), ("mpegts", "aac")),
     ],
 )
-def test_tags_that_are_not_utf_8_decide_nothing(form, codec, key):
-    data = written(bursts(48000), 48000, form, codec, tags={key: "MARK" * 4}.items())
+def test_tags_that_are_not_utf_8_decide_nothing(form, codec):
+    tags = {"service_name" if form == "mpegts" else "title": "MARK" * 4}
+    data = written(bursts(48000), 48000, form, codec, tags=tags.items())
     assert b"MARK" in data or "MARK".encode("utf-16-le") in data
 
     tagged = data.replace(b"MARK", b"\xe9\xfc\xff\x80").replace("MARK".encode("utf-16-le"), b"\x00\xd8" * 4)
@@ -166,10 +156,6 @@ def test_a_list_of_tags_in_another_encoding_is_passed_over_in_a_wav():
     piped = data[:36] + info + data[36:40] + bytes(4) + data[44:]
 
     assert decoded(piped).seconds == pytest.approx(4)
-
-
-def test_media_of_other_tests_have_no_holes():
-    assert decoded(media(bursts(48000), 48000, "mp3", "libmp3lame")).seconds == pytest.approx(4)
 
 
 def noise(seconds):

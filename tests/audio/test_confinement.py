@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from audio.child_process import ChildProcess
-from audio.confinement import LAYERS, environment
+from audio.confinement import environment
 from audio.descriptor import unnamed_file
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool, confinement_here
 from tests.audio.probe import ATTEMPTS
 from tests.audio.sound_files import encoded, tone
@@ -61,9 +62,7 @@ def tried(folder, monkeypatch, lang, new_file=io.BytesIO):
             child.wait_until_ready()
             with new_file() as file:
                 file.write(json.dumps(on).encode())
-                child.decode_into(
-                    lambda block, _: got.extend(block), file, "wav", rate=16000, limits=AudioLimits(max_seconds=60)
-                )
+                child.decode_into(lambda block, _: got.extend(block), file, "wav", Wanted(16000, AudioLimits()))
         finally:
             child.close()
     os.close(samples)
@@ -123,19 +122,11 @@ def test_a_process_that_hides_is_closed_to_others_of_its_user():
     assert run.returncode == 1
 
 
-def test_a_decoder_is_killed_first_and_leads_a_session_of_its_own():
+def test_a_decoder_is_killed_first_and_leads_a_session_of_its_own(children):
+    file = io.BytesIO(encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16"))
     with DecodePool() as pool:
-        pool.decode_into(
-            lambda *_: None,
-            io.BytesIO(encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16")),
-            rate=16000,
-            limits=AudioLimits(),
-        )
-        (child,) = pool._idle
+        pool.decode_into(lambda *_: None, file, rate=16000, limits=AudioLimits())
+        (child,) = children()
 
-        assert Path(f"/proc/{child.pid}/oom_score_adj").read_text() == "1000\n"
-        assert os.getsid(child.pid) == os.getpgid(child.pid) == child.pid
-
-
-def test_layers_have_names():
-    assert len(LAYERS) == len(set(LAYERS)) == 5
+        assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
+        assert os.getsid(child) == os.getpgid(child) == child

@@ -16,6 +16,7 @@ from audio.errors import AudioTooLongError, DecoderCrashedError, InvalidAudioErr
 from audio.limits import AudioLimits
 from audio.pool import DecodePool
 from tests.audio.sound_files import encoded, tone
+from tests.soak.processes import decoders
 
 CLIP = encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16")
 LIMITS = AudioLimits()
@@ -160,11 +161,11 @@ def decoded(pool, file, limits=LIMITS):
     return pool.decode_into(lambda *_: None, file, rate=16000, limits=limits)
 
 
-def peak_bytes(pool):
+def peak_bytes():
     """The most memory that a child of the pool ever had."""
     peaks = []
-    for child in pool._children:
-        status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
+    for child in decoders(os.getpid()):
+        status = Path(f"/proc/{child}/status").read_text(encoding="utf-8")
         peaks += [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")]
     return max(peaks)
 
@@ -187,14 +188,14 @@ def test_code_books_fill_the_memory_of_a_child_alone(pool, books):
         decoded(pool, io.BytesIO(vorbis(books, 19)))
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < own + 30 * MIB
-    assert peak_bytes(pool) < 512 * MIB
+    assert peak_bytes() < 512 * MIB
 
 
 def test_an_index_of_one_line_fills_no_memory(pool):
     with pytest.raises(InvalidAudioError):
         decoded(pool, io.BytesIO(mp4_with_times(20_000_000)))
 
-    assert peak_bytes(pool) < 512 * MIB
+    assert peak_bytes() < 512 * MIB
     assert decoded(pool, io.BytesIO(mp4_with_times(2000)), AudioLimits(min_seconds=0)).container == "mp4"
 
 
@@ -212,19 +213,19 @@ def test_a_large_tag_takes_no_memory(pool):
         file.write(tag)
         file.seek(size, os.SEEK_CUR)
         file.write(encoded(tone(440, 1, 16000), 16000, "MP3", "MPEG_LAYER_III"))
-        before = peak_bytes(pool)
+        before = peak_bytes()
 
         assert decoded(pool, file).seconds == pytest.approx(1, abs=0.1)
 
-    assert peak_bytes(pool) <= max(before, 100 * MIB)
+    assert peak_bytes() <= max(before, 100 * MIB)
 
 
-def test_the_memory_of_all_children_is_that_of_a_few():
+def test_the_memory_of_all_children_is_that_of_a_few(children):
     with DecodePool(Confinement(memory_bytes=300 * MIB), most=2) as pool, ThreadPoolExecutor(8) as threads:
         for one in [threads.submit(decoded, pool, io.BytesIO(mp4_with_times(9_000_000))) for _ in range(16)]:
             with contextlib.suppress(InvalidAudioError):
                 one.result()
-            assert len(pool._children) <= 2
-        limits = [resource.prlimit(child.pid, resource.RLIMIT_AS) for child in pool._children]
+            assert len(children()) <= 2
+        limits = [resource.prlimit(child, resource.RLIMIT_AS) for child in children()]
 
     assert set(limits) == {(300 * MIB, 300 * MIB)}

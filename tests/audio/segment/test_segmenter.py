@@ -1,5 +1,6 @@
 """Segments of a recording, from the speech probabilities of its frames."""
 
+import pickle
 from itertools import pairwise
 
 import pytest
@@ -105,8 +106,7 @@ def test_undecided_audio_is_never_longer_than_a_segment(frames, longest):
     for _ in range(frames):
         list(segmenter.push([1.0], [1.0]))
 
-        assert len(segmenter._energies) <= longest + 1
-        assert len(segmenter._pauses) <= longest
+        assert len(pickle.dumps(segmenter)) < 700 + 9 * longest
 
 
 def test_short_pauses_stay_inside_and_long_ones_end_a_segment():
