@@ -25,7 +25,6 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, finished, times_in_turns
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
-from models.kernels import relative_attention_on
 
 Attend = Callable[[], Tensor]
 
@@ -76,10 +75,9 @@ def main() -> None:
         forms: dict[str, Attend] = {"operations": partial(SelfAttention.forward, *inputs)}
         if device.type == "cuda":
             forms["flex"] = partial(_flex, *inputs)
-            if relative_attention_on(device, dtype, config.width // config.heads):
-                forms["kernel"] = partial(RelativeAttention.forward, *inputs)
+            forms["kernel"] = next(_launches(*inputs))[1]
         if args.launches:
-            forms |= dict(_launches(*inputs))
+            forms |= dict(itertools.islice(_launches(*inputs), 1, None))
         wanted = forms["operations"]()
         forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
         calls = {form: partial(finished, attend, device) for form, attend in forms.items()}
@@ -102,19 +100,20 @@ def main() -> None:
 def _launches(
     module: RelativeAttention, normed: Tensor, positions: Tensor, padding: Padding
 ) -> Iterator[tuple[str, Attend]]:
-    """Yield a name and our kernel for each of ``_LAUNCHES``."""
+    """Yield a name and our kernel, as it is launched in service and for each of ``_LAUNCHES``."""
     from models.kernels.attention import Launch, relative_attention  # PyTorch for CPUs lacks Triton
 
     merged = module.merged
     assert merged is not None
     biases, rows = (module.content_bias, module.position_bias), (padding.starts, padding.lengths)
 
-    def attend(launch: Launch) -> Tensor:
+    def attend(launch: Launch | None) -> Tensor:
         table = module._table_for(positions)  # noqa: SLF001
         attended = relative_attention(merged(normed), table, *biases, *rows, padding.time, None, launch)
         projected: Tensor = module.output(attended)
         return projected
 
+    yield "kernel", partial(attend, None)
     for launch in itertools.starmap(Launch, _LAUNCHES):
         yield "x".join(map(str, launch)), partial(attend, launch)
 

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from benchmarks.environment import describe
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_in_turns
+from models.comparison import compare_kernels
 from models.config import AttentionDecoderConfig, ConformerConfig, ModelConfig
 from models.encoders.conformer import ConformerEncoder
 from models.heads import attention_decoder
@@ -65,6 +66,7 @@ class EncoderDecoder:
         if device == "cpu":
             network.pack(dtype)
         assert network.attention_decoder
+        compare_kernels(network.encoder, network.attention_decoder, torch.device(device), dtype)
         self._encoder = network.encoder
         self._search = AttentionSearch(network.attention_decoder, _VOCABULARY, graphed=device != "cpu")
 

@@ -26,7 +26,7 @@ _ALLOWED_RATIO = 1.5
 _FEW, _MANY = (3, 1), (544, 187, 1, 0)
 _SEED = 0
 
-Compute = Callable[[], Tensor]
+Compute = Callable[[], tuple[Tensor, ...]]
 
 
 class Trial(NamedTuple):
@@ -49,30 +49,43 @@ def compare_kernels(
 ) -> None:
     """Compare the kernels that a network would use with plain operations; those that disagree are barred.
 
+    A network that was not compared uses only kernels that others like it, on this device and in this dtype, agreed on.
+
     Args:
         encoder: folded, on the device.
         attention_decoder: the same, if there is one.
         device: the device; nothing is done where kernels do not run.
         dtype: dtype of the weights.
     """
-    if not FAST_PATHS.suits(device):
+    if FAST_PATHS.suits(device):
+        for trial in _trials(encoder, attention_decoder, device, dtype):
+            compare(trial)
+
+
+def compare(trial: Trial) -> None:
+    """Compare the kernels of a path with plain operations: they are used from now on, or the path is barred.
+
+    Raises:
+        RuntimeError: if memory ran out.
+    """
+    if not FAST_PATHS.allows(trial.path):
         return
-    for trial in _trials(encoder, attention_decoder, device, dtype):
-        if FAST_PATHS.allows(trial.path):
-            with FAST_PATHS.trying(trial.path):
-                _compare(trial)
-
-
-def _compare(trial: Trial) -> None:
-    # Only this path is compared; others are plain in both.
-    with FAST_PATHS.plainly(*set(FastPath) - {trial.path}):
-        fast = trial.compute()
-    with FAST_PATHS.plainly():
-        plain, exact = trial.compute(), trial.exact()
-    error, own = _error(fast, exact), _error(plain, exact)
-    bound = max(_ALLOWED_SHARE * float(exact.abs().max()), _ALLOWED_RATIO * own)
-    why = f"its error is {error:.3g}, that of plain operations {own:.3g}"
-    FAST_PATHS.judge(trial.path, why, agrees=error <= bound)  # not if it is no number
+    with FAST_PATHS.trying(trial.path):
+        # Only this path is compared; others are plain in both.
+        with FAST_PATHS.plainly(*set(FastPath) - {trial.path}):
+            fast = trial.compute()
+        if not FAST_PATHS.has_taken(trial.path):
+            return
+        with FAST_PATHS.plainly():
+            plain = trial.compute()
+            with torch.autocast(plain[0].device.type, enabled=False):
+                exact = trial.exact()
+        for one, its_plain, its_exact in zip(fast, plain, exact, strict=True):
+            error, own = _error(one, its_exact), _error(its_plain, its_exact)
+            bound = max(_ALLOWED_SHARE * float(its_exact.abs().max()), _ALLOWED_RATIO * own)
+            why = f"its error is {error:.3g}, that of plain operations {own:.3g}"
+            if not FAST_PATHS.judge(trial.path, why, agrees=error <= bound):  # not if it is no number
+                return
 
 
 def _error(values: Tensor, exact: Tensor) -> float:
@@ -113,8 +126,8 @@ def _trials_of_encoder(
     def of_module(path: FastPath, apply: Callable[[ConformerLayer, Tensor, Tensor], Tensor]) -> Trial:
         return Trial(
             path,
-            lambda: apply(layer, frames, positions),
-            lambda: apply(exact_layer, frames.float(), positions.float()),
+            lambda: (apply(layer, frames, positions),),
+            lambda: (apply(exact_layer, frames.float(), positions.float()),),
         )
 
     if isinstance(subsampling, Subsampling) and subsampling.may_use_kernels():
@@ -124,20 +137,20 @@ def _trials_of_encoder(
         kept = padding.valid[:, :, None]  # kernels leave other values in the padding
         yield Trial(
             FastPath.SUBSAMPLING,
-            lambda: subsampling(features, own_lengths)[0] * kept,
-            lambda: exact(features.float(), own_lengths)[0] * kept,
+            lambda: (subsampling(features, own_lengths)[0] * kept,),
+            lambda: (exact(features.float(), own_lengths)[0] * kept,),
         )
     yield of_module(FastPath.ATTENTION, lambda layer, frames, positions: layer.attention(frames, positions, padding))
     yield of_module(FastPath.CONVOLUTION, lambda layer, frames, _: layer.convolution(frames, padding))
     yield Trial(
         FastPath.SUMS,
-        lambda: torch.cat(added(frames, change, 0.5, layer.norm)),
-        lambda: torch.cat(added(frames.float(), change.float(), 0.5, exact_layer.norm)),
+        lambda: added(frames, change, 0.5, layer.norm),
+        lambda: added(frames.float(), change.float(), 0.5, exact_layer.norm),
     )
     if longest > max(_FEW):
         many = noise(1, FRAMES_WORTH_A_KERNEL + 1, config.width)
         feed, exact_feed = layer.first_feed_forward, exact_layer.first_feed_forward
-        yield Trial(FastPath.FEED_FORWARD, lambda: feed(many), lambda: exact_feed(many.float()))
+        yield Trial(FastPath.FEED_FORWARD, lambda: (feed(many),), lambda: (exact_feed(many.float()),))
 
 
 def _trial_of_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[..., Tensor]) -> Trial:
@@ -148,12 +161,11 @@ def _trial_of_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[...,
     lengths = torch.arange(rows, device=encoded.device) * max(_MANY) // rows + 1
     tokens = torch.arange(2 * rows, device=encoded.device).view(rows, 2) % decoder.vocabulary_size
 
-    def scores(decoder: nn.Module, encoded: Tensor) -> Tensor:
+    def scores(decoder: nn.Module, encoded: Tensor) -> tuple[Tensor]:
         assert isinstance(decoder, AttentionDecoder)
         memory, cache = decoder.memory(encoded, lengths), decoder.cache(rows, 4)
         place = torch.zeros(1, dtype=torch.int64, device=encoded.device)
         decoder(tokens[:, :1], place, memory, cache)
-        result: Tensor = decoder(tokens[:, 1:], place + 1, memory, cache)
-        return result
+        return (decoder(tokens[:, 1:], place + 1, memory, cache),)
 
     return Trial(FastPath.DECODER_STEP, lambda: scores(decoder, encoded), lambda: scores(exact, encoded.float()))

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from models.checkpoint import Checkpoint, read_checkpoint
+from models.comparison import compare_kernels
 from models.config import ConformerConfig
 from models.encoders.conformer import ConformerEncoder, ConformerLayer
 from models.encoders.padding import Padding
@@ -80,6 +81,8 @@ class TeacherModel:
         assert isinstance(network.encoder, ConformerEncoder), "checked when it was read"
         assert network.ctc, "checked when it was read"
         self._encoder, self._head = network.encoder, network.ctc
+        with autocast(device, precision):
+            compare_kernels(self._encoder, None, device, self._dtype)
 
     @torch.no_grad()
     def teach(self, features: Tensor, lengths: Tensor) -> Lesson:

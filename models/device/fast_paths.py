@@ -62,6 +62,8 @@ class FastPaths:
         self.on_barred: Callable[[FastPath, PathState], object] = lambda *_: None
         self._states: dict[FastPath, PathState] = {}
         self._found: dict[tuple[Hashable, ...], Any] = {}
+        self._trusted: set[tuple[Hashable, ...]] = set()
+        self._taken: set[tuple[Hashable, ...]] = set()  # since the last trial began
         self._tried: list[FastPath] = []
         self._plain: ContextVar[frozenset[FastPath]] = ContextVar("plain", default=frozenset())
 
@@ -92,9 +94,13 @@ class FastPaths:
             self.on_barred(path, state)
 
     def judge(self, path: FastPath, why: str, *, agrees: bool) -> bool:
-        """Record whether a path agrees with plain operations, and return it; ``why`` says by how much it does not."""
+        """Record whether a path agrees with plain operations, and return it; ``why`` says by how much it does not.
+
+        The kernels that its trial has taken are used from then on.
+        """
         if agrees:
             self.note(path, PathState.USED)
+            self._trusted |= self._taken
         else:
             self.bar(path, PathState.DISAGREED, why)
         return agrees
@@ -112,12 +118,30 @@ class FastPaths:
         """Return whether a path may be taken here and now."""
         return not self.is_barred(path) and path not in self._plain.get()
 
-    def once(self, key: tuple[Hashable, ...], find: Callable[[], Found]) -> Found:
-        """Return what ``find`` returned at its first call with this key."""
+    def kernel(
+        self, path: FastPath, find: Callable[[], Found | None], device: torch.device, *others: Hashable
+    ) -> Found | None:
+        """Return a kernel that agreed with plain operations, or is being compared with them; else None.
+
+        Args:
+            path: its path.
+            find: finds it, or returns None; called once for what follows.
+            device: the device.
+            others: the dtype, and what else decides which kernel it is.
+        """
+        key, is_tried = (path, device, *others), path in self._tried
+        if not (self.suits(device) and self.allows(path) and (is_tried or key in self._trusted)):
+            return None
         if key not in self._found:
             self._found[key] = find()
-        found: Found = self._found[key]
+        found: Found | None = self._found[key]
+        if is_tried and found is not None:
+            self._taken.add(key)
         return found
+
+    def has_taken(self, path: FastPath) -> bool:
+        """Return whether the trial under way has taken a kernel of its path."""
+        return any(path in key for key in self._taken)
 
     def states(self) -> dict[str, str]:
         """Return what became of each path that was met."""
@@ -141,6 +165,7 @@ class FastPaths:
             passes: returns whether an error says nothing of the path, and is raised.
         """
         self._tried.append(path)
+        self._taken.clear()
         self.on_trying(path)
         try:
             yield

@@ -6,8 +6,10 @@ and go through the joint part by part. Only the scores that alignments need are 
 computed at once, so nothing else has to be kept for the backward pass.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, pad
 
+from models.comparison import Trial, compare
+from models.device.fast_paths import FAST_PATHS, FastPath
 from models.heads.transducer import Joint
 from training.losses.kernels import Operations, operations_on
 from training.losses.lattice import align, arcs_of
@@ -40,6 +44,10 @@ class Room:
 # 64 MB of scores in float32 on a CPU. 256 MB in half precision on a GPU, where aligning many clips takes as long as
 # few.
 _ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 27, 1 << 23)}
+
+# Frames and labels of the clips by which kernels are compared with plain operations.
+_COMPARED_CLIPS = ((60, 17), (9, 3), (1, 1), (1, 0))
+_COMPARED_ROOM = Room(1 << 24, 0)
 
 
 def transducer_loss(
@@ -77,6 +85,8 @@ def transducer_loss(
         A scalar, float32, or float64 if the frames are.
     """
     outputs = Outputs(joint.blank, joint.durations if with_durations else (), fast_emit, sigma)
+    if FAST_PATHS.suits(encoded.device):
+        compare_kernels(encoded.device, encoded.dtype, outputs, joint.output.weight.shape)
     transcripts = _Transcripts(frames, tokens, labels)
     operations = operations_on(encoded.device, encoded.dtype) or _PLAIN
     scorer = _Scorer(joint.activation, outputs, room or _ROOM[encoded.device.type], operations)
@@ -85,6 +95,37 @@ def transducer_loss(
         inputs = [each.detach() for each in inputs]  # ``needs_input_grad`` does not depend on the mode
     loss: Tensor = _TransducerLoss.apply(*inputs, transcripts, scorer)  # type: ignore[no-untyped-call]
     return loss
+
+
+@cache
+def compare_kernels(device: torch.device, dtype: torch.dtype, outputs: Outputs, shape: torch.Size) -> None:
+    """Compare the kernels with plain operations, by the loss of noise and its gradients; see ``compare``.
+
+    Args:
+        device: the device.
+        dtype: dtype of the scores.
+        outputs: the meaning of the joint's outputs, and options of the loss.
+        shape: shape of the joint's last weights, [outputs, joint width].
+    """
+    generator = torch.Generator(device).manual_seed(0)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=device)
+
+    frames, labels = torch.tensor(_COMPARED_CLIPS).T
+    most = int(labels.max())
+    tokens = (torch.arange(len(labels) * most, device=device) % outputs.blank).view(-1, most)
+    tensors = noise(len(frames), int(frames.max()), shape[1]), noise(len(frames), most + 1, shape[1])
+    rounded = [each.to(dtype) for each in (*tensors, noise(*shape) / math.sqrt(shape[1]), noise(shape[0]))]
+
+    def loss(dtype: torch.dtype) -> tuple[Tensor, ...]:
+        inputs = [each.to(dtype).requires_grad_() for each in rounded]
+        scorer = _Scorer(nn.ReLU(), outputs, _COMPARED_ROOM, operations_on(device, dtype) or _PLAIN)
+        with torch.enable_grad():
+            found = _TransducerLoss.apply(*inputs, _Transcripts(frames, tokens, labels), scorer)  # type: ignore[no-untyped-call]
+            return found.detach(), *torch.autograd.grad(found, inputs)
+
+    compare(Trial(FastPath.LOSSES, lambda: loss(dtype), lambda: loss(torch.promote_types(dtype, torch.float32))))
 
 
 @dataclass(frozen=True, slots=True)

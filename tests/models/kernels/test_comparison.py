@@ -5,15 +5,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.comparison import compare_kernels
+from models.comparison import Trial, compare, compare_kernels
 from models.config import AttentionContext, ConformerConfig
 from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
 from models.encoders.attention import RelativeAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule
 from models.encoders.subsampling import Subsampling
-from models.kernels import gated_convolution_on
+from models.kernels import (
+    decoder_step_on,
+    depthwise_halves_on,
+    gated_convolution_on,
+    relative_attention_on,
+    residual_norm_on,
+    swish_expansion_on,
+)
 
-CPU = torch.device("cpu")
+CPU, GPU = torch.device("cpu"), torch.device("cuda:99")
 IN_ENCODER = ("models.kernels.convolution.gated_convolution", FastPath.CONVOLUTION)
 IN_ATTENTION = ("models.kernels.attention.relative_attention", FastPath.ATTENTION)
 IN_SUMS = ("models.kernels.residual_norm.residual_norm", FastPath.SUMS)
@@ -34,6 +41,14 @@ SHAPE = ConformerConfig(
 )
 
 
+FOUND = {
+    FastPath.ATTENTION: lambda device: relative_attention_on(device, torch.bfloat16, 64),
+    FastPath.CONVOLUTION: lambda device: gated_convolution_on(device, torch.bfloat16),
+    FastPath.FEED_FORWARD: lambda device: swish_expansion_on(device, torch.bfloat16, torch.Size((64, 64))),
+    FastPath.SUBSAMPLING: lambda device: depthwise_halves_on(device, torch.bfloat16),
+    FastPath.SUMS: lambda device: residual_norm_on(device, torch.bfloat16),
+    FastPath.DECODER_STEP: lambda device: decoder_step_on(device, torch.bfloat16),
+}
 CONTEXTS = [AttentionContext(4, 1, in_chunks=True), AttentionContext(3, 0, in_chunks=True), AttentionContext(2, 4)]
 
 
@@ -100,6 +115,48 @@ def test_a_kernel_that_computes_wrong_numbers_is_left_out(encoder, monkeypatch, 
     assert [record.getMessage().split(",")[0] for record in caplog.records] == [f"fast path {path} disagreed"]
     if path is FastPath.CONVOLUTION:
         assert gated_convolution_on(CPU, torch.float32) is None
+
+
+@pytest.mark.parametrize("path", FOUND)
+def test_no_kernel_is_used_on_a_cpu_nor_before_it_agreed_with_plain_operations(path):
+    assert FOUND[path](CPU) is None
+    assert FOUND[path](GPU) is None
+    assert FAST_PATHS.states() == {}
+
+
+@pytest.mark.parametrize("path", [FastPath.ATTENTION, FastPath.FEED_FORWARD, FastPath.DECODER_STEP])
+def test_on_a_device_that_lacks_what_it_needs_plain_operations_do_its_work(path, caplog):
+    # This machine may have no such device, and no driver for one.
+    compare(Trial(path, lambda: (FOUND[path](GPU)(),), lambda: ()))
+
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == [f"fast path {path} failed"]
+
+
+@pytest.mark.usefixtures("encoder")
+def test_what_agreed_in_one_dtype_is_not_used_in_another(encoder):
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    assert gated_convolution_on(CPU, torch.float32) is not None
+    assert gated_convolution_on(CPU, torch.bfloat16) is None
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_kernel_that_would_not_be_used_is_not_said_to_be():
+    compare_kernels(folded(replace(SHAPE, positions="content")), None, CPU, torch.float32)
+
+    # Attention by content has no kernel, float32 none for the expansion, a CPU's subsampling computes clip by clip.
+    assert set(FAST_PATHS.states()) == {FastPath.CONVOLUTION, FastPath.SUMS}
+
+
+@pytest.mark.usefixtures("encoder")
+def test_one_that_agrees_but_is_slower_is_left_out_and_named_so(monkeypatch):
+    torch.manual_seed(0)
+    seconds = iter(range(10))
+    monkeypatch.setattr("models.kernels._seconds_of", lambda *_: next(seconds))  # plain operations come first
+
+    compare_kernels(folded(SHAPE).bfloat16(), None, CPU, torch.bfloat16)
+
+    assert FAST_PATHS.states()[FastPath.FEED_FORWARD] == "slower"
 
 
 def test_a_kernel_that_fails_at_a_large_size_only_is_left_out(encoder, monkeypatch):

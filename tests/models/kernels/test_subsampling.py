@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.subsampling import Subsampling
-from models.kernels import depthwise_halves_on
 from models.kernels.subsampling import halved_features, halved_images
 from tests.models.kernels.test_convolution import CONFIG
 
@@ -77,13 +76,3 @@ def test_folded_subsampling_uses_them_in_inference(device, monkeypatch):
     assert calls == ["halved_features", "halved_images"]
     for row, count in enumerate(subsampling.shortened(lengths)):
         assert torch.allclose(found[row, :count], wanted[row, :count], atol=1e-5)
-
-
-def test_a_cpu_has_none():
-    assert depthwise_halves_on(torch.device("cpu"), torch.float32) is None
-
-
-def test_a_device_that_does_not_run_them_goes_without_and_says_so(caplog):
-    assert depthwise_halves_on(torch.device("cuda:99"), torch.float32) is None
-    # The rest has the error: no such device, or no driver.
-    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["fast path subsampling failed"]

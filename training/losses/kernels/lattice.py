@@ -144,6 +144,7 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
     if width > _WIDEST:
         return lattice.align(weights, arcs, frames, labels)
     forwards, backwards = (weights.new_empty(clips, diagonals, width, dtype=torch.float64) for _ in range(2))
+    frames, labels = frames.contiguous(), labels.contiguous()  # kernels read them by their places
     steps = torch.tensor([arc.frames for arc in arcs]).to(weights.device, non_blocking=True)
     sizes = {
         "ARCS": len(arcs),

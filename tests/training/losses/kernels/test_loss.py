@@ -1,15 +1,18 @@
 """The whole loss with the kernels is the loss without: on a GPU, and in Triton's interpreter on a CPU."""
 
+import dataclasses
 import os
+from functools import partial
 
 import pytest
 import torch
 
+from models.device.fast_paths import FAST_PATHS, FastPaths
 from models.heads.transducer import Joint
 from tests.models.no_waiting import no_waiting
 from training.losses import transducer
 from training.losses.kernels import Operations, operations_on
-from training.losses.transducer import Room, transducer_loss
+from training.losses.transducer import Room, compare_kernels, transducer_loss
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
@@ -55,12 +58,62 @@ def test_the_host_waits_for_nothing_where_it_knows_the_lengths():
         transducer_loss(joint, *given, torch.tensor([3, 0, 1]), room=Room(60, 40)).backward()
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_gpu_has_them(dtype):
-    assert operations_on(torch.device("cuda"), dtype)
+@pytest.fixture
+def suiting(device, monkeypatch):
+    """On a CPU, kernels run in Triton's interpreter; each test compares anew."""
+    monkeypatch.setattr(FastPaths, "suits", lambda *_: True)
+    monkeypatch.setattr(transducer, "_COMPARED_CLIPS", ((5, 3), (1, 1), (1, 0)))
+    compare_kernels.cache_clear()
+    FAST_PATHS.__init__()
+    yield torch.device(device)
+    FAST_PATHS.__init__()
+    compare_kernels.cache_clear()
 
 
-def test_a_cpu_does_without_and_so_do_doubles():
+def first_loss(device, dtype):
+    """The first loss of a process, which compares kernels before it uses them."""
+    torch.manual_seed(0)
+    joint = Joint(3, 4, 8, 9, (0, 1, 2)).to(device, dtype)
+    encoded, predicted = (torch.ones(1, size, 8, device=device, dtype=dtype) for size in (2, 2))
+    labels = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    return transducer_loss(joint, encoded, predicted, torch.tensor([2]), labels, torch.tensor([1]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_kernels_that_agree_are_used_in_that_dtype(suiting, dtype):
+    first_loss(suiting, dtype)
+
+    assert FAST_PATHS.states() == {"losses": "used"}
+    device = torch.empty(0, device=suiting).device
+    assert operations_on(device, dtype)
+    assert operations_on(device, torch.float16) is None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["weigh", "align", "pull", "fold"])
+def test_one_that_computes_wrong_numbers_is_left_out(suiting, monkeypatch, name):
+    with FAST_PATHS.plainly():
+        expected = first_loss(suiting, torch.float32)
+    compare_kernels.cache_clear()
+    module = {"weigh": "scores", "align": "lattice", "pull": "scores", "fold": "fold"}[name]
+    right = Operations(weigh, pull, align, fold)
+    monkeypatch.setattr(f"training.losses.kernels.{module}.{name}", partial(wrong, getattr(right, name)))
+
+    assert torch.equal(first_loss(suiting, torch.float32), expected)
+    assert FAST_PATHS.states() == {"losses": "disagreed"}
+
+
+def wrong(right, *args):
+    """The results of an operation, each a tenth larger; ``fold`` adds its own to its last arguments."""
+    result = right(*args)
+    found = args[-2:] if result is None else (result,)
+    if dataclasses.is_dataclass(result):
+        found = [getattr(result, field.name) for field in dataclasses.fields(result)]
+    for each in found:
+        each.mul_(1.1)
+    return result
+
+
+def test_a_cpu_does_without():
     assert operations_on(torch.device("cpu"), torch.float32) is None
-    assert operations_on(torch.device("cuda"), torch.float64) is None
