@@ -52,7 +52,7 @@ class Channels:
             self._loudest[channel] = max(self._loudest[channel], float(block.max()), -float(block.min()))
 
     def is_silent(self, channel: int) -> bool:
-        """Return whether a channel is silent."""
+        """Return whether all samples of a channel so far are silence."""
         return self._loudest[channel] <= SILENCE
 
     def close(self) -> None:

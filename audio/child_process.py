@@ -127,8 +127,8 @@ class ChildProcess:
     @property
     def is_usable(self) -> bool:
         """Whether the child is idle, and may decode another file."""
-        is_fresh = self._files < self._confinement.files and self._worked < self._confinement.seconds
-        return is_fresh and not self._is_answering
+        limits = self._confinement
+        return not self._is_answering and self._files < limits.files and self._worked < limits.seconds
 
     @property
     def is_new(self) -> bool:
@@ -136,11 +136,7 @@ class ChildProcess:
         return self._files == 0
 
     def wait_until_ready(self) -> None:
-        """Wait until it has given up its rights.
-
-        Raises:
-            ChildStartError: if it did not start.
-        """
+        """Wait until it has given up its rights; raise ChildStartError if it did not start."""
         try:
             self._bound(_START_SECONDS)
             _, _, missing = self._message(time.monotonic() + _START_SECONDS)

@@ -62,22 +62,14 @@ def message(kind: Kind, pieces: Sequence[tuple[int, int]] = (), behind: bytes = 
 
 
 def read_message(message: bytes) -> tuple[Kind, list[tuple[int, int]], bytes]:
-    """Return kind, pieces, and what is behind them.
-
-    Raises:
-        ValueError: if it is no message.
-    """
+    """Return kind, pieces, and what is behind them; raise ValueError if it is no message."""
     kind, count, _ = HEADER.unpack_from(message)
     behind = HEADER.size + count * PIECE.size
     return Kind(kind), list(PIECE.iter_unpack(message[HEADER.size : behind])), message[behind:]
 
 
 def length(message: bytes) -> int:
-    """Return how long the message is that begins so; a header at least.
-
-    Raises:
-        ValueError: if it is longer than any.
-    """
+    """Return how long a message is, from its header at least; raise ValueError if it is longer than any."""
     _, count, behind = HEADER.unpack_from(message)
     if count > MOST_PIECES or behind > 1 + _MOST_BYTES_OF_TEXT:
         raise ValueError(f"{count} pieces, and {behind} bytes")
@@ -112,11 +104,7 @@ def packed_refusal(error: AudioError) -> bytes:
 
 
 def read_refusal(packed: bytes) -> AudioError:
-    """Return a refusal.
-
-    Raises:
-        ValueError, IndexError: if it is none.
-    """
+    """Return a refusal; raise ValueError or IndexError if it is none."""
     text = packed[1:].decode(errors="replace")
     if not text.isprintable():
         raise ValueError("a text that cannot be printed")

@@ -15,7 +15,7 @@ _BYTES_COPIED = 1 << 20
 def unnamed_file() -> int:
     """Open an empty file without a name, in memory where the system can, and return its descriptor."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("steno", os.MFD_CLOEXEC)
+        return os.memfd_create("steno", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -25,13 +25,10 @@ def sealed_file(size: int) -> int:
 
     A process that maps it would be killed by the system when it reads where the file has ended.
     """
-    if not hasattr(os, "memfd_create"):
-        descriptor = unnamed_file()
-        os.ftruncate(descriptor, size)
-        return descriptor
-    descriptor = os.memfd_create("steno", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = unnamed_file()
     os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    if hasattr(os, "memfd_create"):
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -24,35 +23,24 @@ class _Fatal:
 
 
 class FatalFiles:
-    """Files that cost decoders, for an hour after the last one. Any thread may use it.
+    """Files that cost decoders, for an hour after the last one. Any thread may use it."""
 
-    Args:
-        clock: returns seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_size: dict[int, dict[bytes, _Fatal]] = {}  # by size first: most files need no digest
 
     def check(self, file: BinaryIO) -> None:
-        """Refuse a file that cost two decoders. Its position is undefined afterwards.
-
-        Raises:
-            InvalidAudioError: as it was refused before.
-        """
+        """Refuse a file that cost two decoders, as it was refused before. Its position is undefined afterwards."""
         if not self._by_size:
             return
         same = self._by_size.get(file.seek(0, os.SEEK_END))
-        if same is None:
-            return
-        fatal = same.get(_digest(file))
-        if fatal is not None and fatal.losses >= _MOST_LOSSES and self._clock() < fatal.until:
+        fatal = same.get(_digest(file)) if same else None
+        if fatal is not None and fatal.losses >= _MOST_LOSSES and time.monotonic() < fatal.until:
             raise type(fatal.error)(str(fatal.error))
 
     def note(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> None:
         """Note that a file cost ``losses`` decoders, and how it was refused. Its position is undefined afterwards."""
-        size, digest, now = file.seek(0, os.SEEK_END), _digest(file), self._clock()
+        size, digest, now = file.seek(0, os.SEEK_END), _digest(file), time.monotonic()
         with self._lock:
             self._forget(now)
             same = self._by_size.get(size, {})
@@ -61,17 +49,10 @@ class FatalFiles:
             self._by_size[size] = same | {digest: _Fatal(known + losses, now + _SECONDS, error)}
 
     def _forget(self, now: float) -> None:
-        kept = sorted(
-            (
-                (fatal.until, size, digest, fatal)
-                for size, same in self._by_size.items()
-                for digest, fatal in same.items()
-                if fatal.until > now
-            ),
-            key=lambda one: one[0],
-        )
+        noted = [(size, *one) for size, same in self._by_size.items() for one in same.items()]
+        kept = sorted((one for one in noted if one[2].until > now), key=lambda one: one[2].until)
         self._by_size = {}
-        for _, size, digest, fatal in kept[-_MOST_FILES + 1 :]:
+        for size, digest, fatal in kept[1 - _MOST_FILES :]:
             self._by_size.setdefault(size, {})[digest] = fatal
 
 

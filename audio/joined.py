@@ -3,13 +3,13 @@
 Readers end with the first of them. MP3, AAC, Ogg and transport streams need nothing of this: they are read on anyway.
 """
 
-from collections.abc import Callable
 from os import SEEK_END
 from typing import BinaryIO
 
 _MOST = 1000  # recordings of a file
 _MOST_CHUNKS = 100_000  # of a file; a fragmented MP4 has two a second
 _FLAC_BEGINS = b"fLaC\0\0\0\x22"  # and the header of its first block, whose length is fixed (RFC 9639, 8.2)
+_CONTAINERS = ("wav", "aiff", "caf", "mp4", "wma")
 _ASF_HEADER = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 _SEARCHED_AT_A_TIME = 1 << 20
 
@@ -19,8 +19,7 @@ def begins(file: BinaryIO, container: str) -> list[int]:
 
     Only headers are read: their sizes lead from one to the next.
     """
-    step = _STEPS.get(container)
-    if step is None:
+    if container not in _CONTAINERS:
         return [0]
     size = file.seek(0, SEEK_END)
     found, place = [0], 0
@@ -31,7 +30,7 @@ def begins(file: BinaryIO, container: str) -> list[int]:
             break
         if place and _is_beginning(container, head):
             found.append(place)
-        length = step(head, place == found[-1])
+        length = _step(container, head, is_first=place == found[-1])
         if not 0 < length < size - place:
             break
         place += length
@@ -68,34 +67,19 @@ def _is_beginning(container: str, head: bytes) -> bool:
             return head.startswith(_ASF_HEADER)
 
 
-def _riff(head: bytes, _is_first: bool) -> int:
-    length = int.from_bytes(head[4:8], "little")
-    return 8 + length + length % 2 if head.startswith(b"RIFF") else 0
-
-
-def _form(head: bytes, _is_first: bool) -> int:
-    length = int.from_bytes(head[4:8], "big")
-    return 8 + length + length % 2 if head.startswith(b"FORM") else 0
-
-
-def _chunk_of_caf(head: bytes, is_first: bool) -> int:
-    return 8 if is_first else 12 + int.from_bytes(head[4:12], "big")
-
-
-def _box_of_mp4(head: bytes, _is_first: bool) -> int:
-    length = int.from_bytes(head[:4], "big")
-    return int.from_bytes(head[8:16], "big") if length == 1 else length
-
-
-def _object_of_asf(head: bytes, _is_first: bool) -> int:
-    return int.from_bytes(head[16:24], "little")
-
-
-# From a header, and whether it is a recording's first, to the bytes up to the next header; 0 where none says.
-_STEPS: dict[str, Callable[[bytes, bool], int]] = {
-    "wav": _riff,
-    "aiff": _form,
-    "caf": _chunk_of_caf,
-    "mp4": _box_of_mp4,
-    "wma": _object_of_asf,
-}
+def _step(container: str, head: bytes, *, is_first: bool) -> int:
+    """Return the bytes from a header, perhaps a recording's first, up to the next; 0 where it does not say."""
+    match container:
+        case "wav":
+            length = int.from_bytes(head[4:8], "little")
+            return 8 + length + length % 2 if head.startswith(b"RIFF") else 0
+        case "aiff":
+            length = int.from_bytes(head[4:8], "big")
+            return 8 + length + length % 2 if head.startswith(b"FORM") else 0
+        case "caf":
+            return 8 if is_first else 12 + int.from_bytes(head[4:12], "big")
+        case "mp4":
+            length = int.from_bytes(head[:4], "big")
+            return int.from_bytes(head[8:16], "big") if length == 1 else length
+        case _:
+            return int.from_bytes(head[16:24], "little")

@@ -27,27 +27,18 @@ class AudioLimits:
     max_rate: int = 384_000
 
     def check_form(self, channels: int, rate: int) -> None:
-        """Refuse channels and rates outside the limits, before samples take memory.
-
-        Raises:
-            UnsupportedFormatError: if there are too many channels, or the sample rate is out of range.
-        """
+        """Raise UnsupportedFormatError for channels and rates outside the limits, before samples take memory."""
         if channels > self.max_channels:
             raise UnsupportedFormatError(f"the audio has {channels} channels; at most {self.max_channels} are accepted")
         if not self.min_rate <= rate <= self.max_rate:
-            raise UnsupportedFormatError(
-                f"the sample rate is {rate} Hz; from {self.min_rate} to {self.max_rate} Hz are accepted"
-            )
+            accepted = f"from {self.min_rate} to {self.max_rate} Hz are accepted"
+            raise UnsupportedFormatError(f"the sample rate is {rate} Hz; {accepted}")
 
     def check_decoded(self, frames: int, rate: float, channels: int) -> None:
-        """Refuse audio when ``frames`` of ``channels`` at ``rate`` are decoded, and that is too much.
+        """Raise AudioTooLongError if ``frames`` of ``channels`` at ``rate`` are too much.
 
-        A file of some megabytes may hold eight channels of four hours at 384 kHz. It would take a quarter of an hour to
-        decode, so the samples of all channels are limited, too: as many as the longest recording has in stereo at
-        96 kHz.
-
-        Raises:
-            AudioTooLongError: if it is.
+        A file of some megabytes may hold eight channels of four hours at 384 kHz, which take a quarter of an hour to
+        decode. So all channels together may have the samples of the longest recording in stereo at 96 kHz.
         """
         if frames > self.max_seconds * rate:
             raise AudioTooLongError(f"the audio is longer than {self.max_seconds:g} s, the most accepted")
@@ -58,12 +49,7 @@ class AudioLimits:
             )
 
     def check_shortest(self, seconds: float) -> None:
-        """Refuse audio whose whole length of ``seconds`` is too short.
-
-        Raises:
-            AudioTooShortError: if it is.
-        """
+        """Raise AudioTooShortError if the whole length is too short."""
         if seconds < self.min_seconds:
-            raise AudioTooShortError(
-                f"the audio lasts {seconds:.3g} s, less than {self.min_seconds:g} s, the least accepted"
-            )
+            least = self.min_seconds
+            raise AudioTooShortError(f"the audio lasts {seconds:.3g} s, less than {least:g} s, the least accepted")

@@ -140,12 +140,11 @@ class PacketSource:
         return self.broken or falls_short(self._claimed, self.seconds)
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of about a second, mixed by ``mix``, until the file ends or breaks.
+        """Yield blocks of about a second, as ``Source.blocks`` does.
 
         Raises:
             UnsupportedFormatError: if a later frame's channels or sample rate are outside the limits, or ``mix`` keeps
                 channels apart and their number changes.
-            AudioTooLongError: as soon as more than the limit is decoded.
         """
         timed = map(self._check_channels, self._blocks) if mix is every_channel else self._blocks
         for rate, part in groupby(timed, key=itemgetter(0)):
@@ -161,9 +160,7 @@ class PacketSource:
     def _timed(self, frames: Iterable[AudioFrame], clock: float | None) -> Iterator[_Timed]:
         """Yield the frames' samples, and silence where the container's clock has a hole.
 
-        Args:
-            frames: the frames.
-            clock: second at which the recording begins; None for the clock of the first frame.
+        ``clock`` is the second at which the recording begins; None for that of the first frame.
         """
         for frame in frames:
             rate, channels = frame.sample_rate, frame.layout.nb_channels
@@ -212,21 +209,13 @@ class PacketSource:
 
 
 def check_same_channels(before: int, now: int) -> None:
-    """Refuse another number of channels within a file whose channels are to be kept apart.
-
-    Raises:
-        UnsupportedFormatError: if it changes.
-    """
+    """Raise UnsupportedFormatError if channels that are to be kept apart become more or fewer within a file."""
     if now != before:
         raise UnsupportedFormatError(f"the file has {before} channels and later {now}: they cannot be kept apart")
 
 
 def tracks_of(file: BinaryIO, name: str) -> int:
-    """Return the number of audio tracks of a file.
-
-    Raises:
-        InvalidAudioError: if FFmpeg cannot read it.
-    """
+    """Return the number of audio tracks of a file; raise InvalidAudioError if FFmpeg cannot read it."""
     with _container(file, name) as container:
         return len(container.streams.audio)
 
@@ -240,7 +229,8 @@ def _container(file: BinaryIO, name: str) -> Iterator[InputContainer]:
     except MemoryError:
         raise
     except (av.FFmpegError, ValueError) as error:
-        raise InvalidAudioError(f"the file cannot be decoded: {_reason(error)}") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidAudioError(f"the file cannot be decoded: {reason}") from error
     with container:
         yield container
 
@@ -316,7 +306,3 @@ def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
             held, count = [], 0
     if held:
         yield np.concatenate(held)
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

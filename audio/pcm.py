@@ -24,11 +24,9 @@ _VALUES_OF_BLOCK = 1 << 18  # the same
 
 
 def is_quick(file: BinaryIO, rate: int) -> bool:
-    """Return whether a file decodes in less time than a thread takes to get it. Afterwards it is at its start.
+    """Return whether a file decodes at this ``rate`` in less time than a thread takes to get it.
 
-    Args:
-        file: the file.
-        rate: samples per second of the result; resampling is not quick.
+    Afterwards it is at its start.
     """
     size = file.seek(0, SEEK_END)
     pcm = read_header(file).pcm if size <= _QUICK_BYTES else None
@@ -37,10 +35,7 @@ def is_quick(file: BinaryIO, rate: int) -> bool:
 
 
 class PcmSource:
-    """The samples of a WAV file that is as long as its header says, or of a file that has no header.
-
-    See ``audio.source.Source``.
-    """
+    """The samples of a WAV file that is as long as its header says, or of one without; an ``audio.source.Source``."""
 
     track = tracks = 1
 
@@ -58,11 +53,7 @@ class PcmSource:
 
     @classmethod
     def raw(cls, file: BinaryIO, form: RawFormat, limits: AudioLimits) -> Self:
-        """Return the samples of a seekable file of this format, without a header; half a frame at its end is left out.
-
-        Raises:
-            UnsupportedFormatError: if its channels or its sample rate are outside the limits.
-        """
+        """Return the samples of a file of this format, without a header; half a frame at its end is left out."""
         frames = file.seek(0, SEEK_END) // (_SAMPLE_BYTES * form.channels)
         return cls(file, Pcm(form.channels, form.rate, 0, frames), limits, big_endian=form.big_endian)
 
@@ -72,11 +63,7 @@ class PcmSource:
         return self.frames / self.rate
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of at most 2**18 values, mixed by ``mix``, until the samples end.
-
-        Raises:
-            AudioTooLongError: as soon as more than the limit is decoded.
-        """
+        """Yield blocks of at most 2**18 values, as ``Source.blocks`` does."""
         self._file.seek(self._pcm.start)
         while left := self._pcm.frames - self.frames:
             size = _SAMPLE_BYTES * self.channels * min(left, _VALUES_OF_BLOCK // self.channels)

@@ -6,13 +6,7 @@ from typing import BinaryIO
 
 
 class Piece(io.RawIOBase, BinaryIO):
-    """The bytes ``start`` to ``stop`` - 1 of a file, to be read. The file is left open.
-
-    Args:
-        file: a seekable file.
-        start: where it begins.
-        stop: where it ends; None for the end of the file.
-    """
+    """The bytes ``start`` to ``stop`` - 1 of a seekable file, by default up to its end. The file is left open."""
 
     def __init__(self, file: BinaryIO, start: int, stop: int | None = None) -> None:
         super().__init__()

@@ -21,8 +21,7 @@ class StorageFullError(Exception):
 class Recording:
     """Mono samples at one rate, written from beginning to end, and read in any order. Close it, or use it as a context.
 
-    Samples are float32, as the model takes them. 16 bits would halve the file, but then a long recording would not hold
-    the same samples as a short one.
+    They are float32, as the model takes them: with 16 bits, a long recording would not hold the samples of a short one.
 
     Args:
         rate: samples per second.
@@ -82,8 +81,7 @@ class Recording:
         """
         if self._file is None:
             return np.frombuffer(memoryview(self._memory).toreadonly(), np.float32)[start:stop]
-        stop = min(stop, self._length)
-        return read_samples(self._file.fileno(), start, stop)
+        return read_samples(self._file.fileno(), start, min(stop, self._length))
 
     def close(self) -> None:
         """Release its memory and its file."""

@@ -8,8 +8,6 @@ from audio.mpeg import SEARCHED_BYTES, after_id3, is_adts_header, is_frame_heade
 
 # An MPEG transport stream needs the most: it is recognised by the first bytes of two packets.
 HEAD_BYTES = 189
-# Enough for a stream that begins in the middle of a frame.
-STREAM_BYTES = SEARCHED_BYTES
 SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr", "aiff", "au", "caf", "wma", "ac3", "avi", "ts")
 
 _W64 = b"riff\x2e\x91\xcf\x11"
@@ -48,7 +46,7 @@ def container_of(file: BinaryIO) -> str:
         InvalidAudioError: if the file is empty.
     """
     file.seek(0)
-    container = sniff(file.read(STREAM_BYTES))
+    container = sniff(file.read(SEARCHED_BYTES))
     if container == "mp3" and (tag_bytes := after_id3(file)):
         file.seek(tag_bytes)
         container = sniff_behind_tag(file.read(HEAD_BYTES))
@@ -59,7 +57,7 @@ def container_of(file: BinaryIO) -> str:
 def sniff(head: bytes) -> str:
     """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``; mp3 if it has an ID3 tag.
 
-    ``HEAD_BYTES`` are enough, except for a stream that begins in the middle of a frame: that takes ``STREAM_BYTES``.
+    ``HEAD_BYTES`` are enough, except for a stream that begins in the middle of a frame.
 
     Raises:
         InvalidAudioError: if there are no bytes.

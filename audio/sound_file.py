@@ -108,11 +108,7 @@ class SoundFileSource:
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of ``_VALUES_OF_BLOCK`` values, mixed by ``mix``, until the file ends or breaks.
-
-        Raises:
-            AudioTooLongError: as soon as more than the limit is decoded.
-        """
+        """Yield blocks of at most ``_VALUES_OF_BLOCK`` values, as ``Source.blocks`` does."""
         # Of another FLAC behind this one, libFLAC would read the header, and call it damage.
         most = self._sound.frames if self._sound.format == "FLAC" else _OPEN_LENGTH
         is_at_end = False

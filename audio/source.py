@@ -46,7 +46,7 @@ class Source(Protocol):
         """Yield the samples in blocks of bounded size, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            AudioError: as soon as a limit is passed.
+            AudioTooLongError: as soon as more than the limit is decoded.
         """
 
 
@@ -56,21 +56,13 @@ def every_channel(block: Samples) -> Samples:
 
 
 def check_numbers(samples: Samples) -> None:
-    """Refuse samples that are not audio, of any shape.
-
-    Raises:
-        InvalidAudioError: if one is no number or too large.
-    """
+    """Raise InvalidAudioError if a sample, of any shape, is no number or too large."""
     if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are not numbers, or too large")
 
 
 def check_track(track: int | None, tracks: int) -> None:
-    """Refuse a track, counted from 1, that a file with ``tracks`` does not have.
-
-    Raises:
-        UnsupportedFormatError: if there is none.
-    """
+    """Raise UnsupportedFormatError for a track, counted from 1, that a file with ``tracks`` does not have."""
     if track is not None and track > tracks:
         has = "one audio track" if tracks == 1 else f"{tracks} audio tracks"
         raise UnsupportedFormatError(f"the file has {has}; there is no track {track}")

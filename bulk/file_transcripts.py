@@ -122,13 +122,10 @@ class _Decoded:
 
 
 def transcribe_files(model: Transcriber, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
-    """Yield the outcome of each file, in the order given; several channels are mixed to their mean.
+    """Yield the outcome of each file, by path or URL, in the order given; several channels are mixed to their mean.
 
-    Args:
-        model: the model.
-        locations: paths or URLs of the files, iterated in a thread. Of them, or of their parts, a few batches are held
-            in memory, and as many more, which are gathered meanwhile.
-        options: how the files are transcribed.
+    The locations are iterated in a thread. A few batches of files, or of their parts, are held in memory, and as many
+    more, which are gathered meanwhile.
 
     Raises:
         JobError: if no decoding process can be started, or the model does not work in the dtype chosen for it.
@@ -240,28 +237,17 @@ def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
             yield file
             continue
         with file.channels as channels:
+            rate = channels.rate
             for recording, utterances in zip(channels, file.utterances, strict=True):
                 for cut in utterances:
-                    is_last = cut is utterances[-1]
-                    yield _part(
-                        recording, cut, is_last=is_last, ends_file=is_last and utterances is file.utterances[-1]
-                    )
-
-
-def _part(recording: Recording, cut: Segment, *, is_last: bool, ends_file: bool) -> _Part:
-    rate, samples = recording.rate, recording.read(cut.start, cut.stop)
-    file_seconds = recording.seconds if is_last else None
-    return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds, ends_file)
+                    samples = recording.read(cut.start, cut.stop)
+                    seconds = recording.seconds if cut is utterances[-1] else None
+                    ends_file = seconds is not None and utterances is file.utterances[-1]
+                    yield _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, seconds, ends_file)
 
 
 class _Decoders:
-    """Threads and processes that decode and cut files. They are stopped where a ``with`` statement ends.
-
-    Attributes:
-        threads: the threads.
-        pool: the processes.
-        stopped: set when no more is wanted.
-    """
+    """Threads, and a pool of processes, that decode and cut files until a ``with`` statement ends, or it is stopped."""
 
     def __init__(self, threads: int) -> None:
         from audio.child_process import Confinement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from bulk.plan import Shard, shards
 from bulk.rows import FORMATS, Detail, RowFormat, Tally, row, tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from bulk.file_transcripts import Failed, Transcribed
     from bulk.storage import Folder
@@ -37,16 +38,10 @@ class ShardWriter:
         return f"shard-{shard.number:06d}.{self.format.suffix}"
 
     def write(self, shard: Shard, outcomes: Sequence[Transcribed | Failed]) -> Tally:
-        """Write the outcome of each recording.
-
-        Raises:
-            JobError: if it cannot be written.
-        """
+        """Write the outcome of each recording; raise JobError if that cannot be."""
         rows = [row(entry, outcome, self.detail) for entry, outcome in zip(shard.entries, outcomes, strict=True)]
-        try:
+        with _errors_of(self.folder):
             self.folder.write(self.name(shard), self.format.encoded(rows, self.detail))
-        except OSError as error:
-            raise JobError(f"{self.folder.location}: {error.strerror or error}") from error
         return tally(rows)
 
 
@@ -72,16 +67,18 @@ class Job:
         return sum(len(shard.entries) for shard in self.left)
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """Write the summary of a finished job into its folder.
-
-        Raises:
-            JobError: if the folder cannot be written to.
-        """
-        try:
+        """Write the summary of a finished job into its folder; raise JobError if that cannot be."""
+        with _errors_of(self.writer.folder):
             self.writer.folder.write(_SUMMARY, _pretty(summary))
             self.writer.folder.tidy()
-        except OSError as error:
-            raise JobError(f"{self.writer.folder.location}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _errors_of(folder: Folder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise JobError(f"{folder.location}: {error.strerror or error}") from error
 
 
 def open_job(
@@ -89,19 +86,14 @@ def open_job(
 ) -> Job:
     """Begin a job in an empty folder, or continue the one that the folder holds.
 
-    A job that continues keeps its recordings and shards.
-
-    Args:
-        folder: the output folder.
-        settings: everything that the rows depend on; ``format`` and ``detail`` among them say how rows are written.
-        list_entries: lists the recordings of a new job.
-        shard_seconds: audio in a shard of a new job, in seconds.
+    A job that continues keeps its recordings and shards. The settings are everything that the rows depend on, with the
+    ``format`` and ``detail`` of these. A new job lists its recordings, and makes shards of ``shard_seconds`` of audio.
 
     Raises:
         JobError: if the folder holds a job with other settings, or a damaged one, or cannot be read or written.
     """
     writer = ShardWriter(folder, FORMATS[settings["format"]](), settings["detail"])
-    try:
+    with _errors_of(folder):
         if _is_begun(folder, settings):
             planned = _planned(folder)
         else:
@@ -112,15 +104,11 @@ def open_job(
         names, has_summary = folder.names(), _has_summary(folder)
         written = [shard for shard in planned if writer.name(shard) in names]
         with ThreadPoolExecutor(_READERS) as readers:
-            tallies = dict(
-                zip((shard.number for shard in written), readers.map(lambda s: _read(writer, s), written), strict=True)
-            )
-    except OSError as error:
-        raise JobError(f"{folder.location}: {error.strerror or error}") from error
+            tallies = list(readers.map(lambda shard: _read(writer, shard), written))
     whole = {
-        shard.number: tallies[shard.number]
-        for shard in written
-        if tallies[shard.number].recordings == len(shard.entries)
+        shard.number: found
+        for shard, found in zip(written, tallies, strict=True)
+        if found.recordings == len(shard.entries)
     }
     left = [shard for shard in planned if shard.number not in whole]
     return Job(writer, left, sum(whole.values(), Tally()), has_summary and not left)

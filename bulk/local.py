@@ -18,31 +18,18 @@ if TYPE_CHECKING:
 
 
 class LocalEngine:
-    """Transcribes shards one after the other.
+    """Transcribes shards one after the other."""
 
-    Args:
-        model: the model.
-        options: how recordings are transcribed.
-
-    Attributes:
-        devices: how many devices work at the same time.
-    """
-
-    devices = 1
+    devices = 1  # that work at the same time
 
     def __init__(self, model: Transcriber, options: Options) -> None:
         self._model = model
         self._options = options
 
     def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
-        """Transcribe what is left of a job, and return its tally.
+        """Transcribe what is left of a job, and return its tally; raise JobError if a shard cannot be written.
 
-        Args:
-            job: the job.
-            progress: called with the tally of each recording, before its shard is written.
-
-        Raises:
-            JobError: if a shard cannot be written.
+        ``progress`` gets the tally of each recording, before its shard is written.
         """
 
         def on_outcome(outcome: Outcome) -> None:

@@ -38,13 +38,7 @@ _MOST_SECONDS_WITHOUT_A_DEVICE = 120.0
 
 
 class TranscribingActor:
-    """The actor of a device: a thread with a model, which transcribes shard after shard.
-
-    Args:
-        load: loads the model; called in the actor.
-        options: how recordings are transcribed.
-        writer: writes the shards.
-    """
+    """The actor of a device: a thread that loads a model, and transcribes and writes shard after shard."""
 
     def __init__(self, load: Callable[[], Transcriber], options: Options, writer: ShardWriter) -> None:
         self._load, self._options, self._writer = load, options, writer
@@ -113,12 +107,7 @@ class ClusterDevice:
 
 
 def cluster_devices(nodes: list[dict[str, Any]], device: str) -> list[ClusterDevice]:
-    """Return the devices of a cluster.
-
-    Args:
-        nodes: as ``ray.nodes()`` describes them.
-        device: cuda, cpu, or auto for GPUs where the cluster has any.
-    """
+    """Return the devices of a cluster, by ``ray.nodes()``: cuda, cpu, or auto for GPUs where it has any."""
     alive = [(node["NodeID"], node["Resources"]) for node in nodes if node["Alive"]]
     found = [
         ClusterDevice(name, number, 1, int(resources.get("CPU", 0)) // int(resources["GPU"]))
@@ -144,12 +133,8 @@ class _Worker:
 class RayEngine:
     """Transcribes shards with one actor on each device of a Ray cluster.
 
-    The cluster is that of ``RAY_ADDRESS``, or else the one on this machine, which Ray starts if there is none.
-
-    Args:
-        load: loads the model; called in each actor.
-        options: how recordings are transcribed.
-        device: cuda, cpu or auto.
+    The cluster is that of ``RAY_ADDRESS``, or else the one on this machine, which Ray starts if there is none. Each
+    actor loads the model.
 
     Attributes:
         devices: most devices that worked at the same time.
@@ -177,11 +162,7 @@ class RayEngine:
         self.devices = 0
 
     def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
-        """Transcribe what is left of a job, and return its tally.
-
-        Args:
-            job: the job.
-            progress: called with the tally of each shard.
+        """Transcribe what is left of a job, and return its tally; ``progress`` gets that of each shard.
 
         Raises:
             JobError: if the model cannot be loaded, shards cannot be written, there is no device, or actors die one

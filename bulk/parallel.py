@@ -55,14 +55,7 @@ class ParallelTranscriber:
         self._threads.shutdown(cancel_futures=True)
 
     def __call__(self, pcm: Sequence[Samples], languages: Sequence[str | None]) -> list[Transcript]:
-        """Transcribe utterances.
-
-        Args:
-            pcm: mono float32 arrays at the model's rate.
-            languages: spoken language of each utterance; see ``Prompt``.
-
-        Returns:
-            A transcript for each utterance, in the order given.
+        """Return the transcript of each utterance, mono float32 [samples] at the model's rate, in its language.
 
         Raises:
             JobError: if the model does not work in the dtype that was chosen for it.
@@ -79,7 +72,6 @@ class ParallelTranscriber:
         return [transcripts[index] for index in range(len(pcm))]
 
     def _on_thread(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
-        """Transcribe a share of the utterances, on one of ``threads`` threads."""
         import torch
 
         torch.set_num_threads(max(1, self._processors // threads))  # of this thread alone

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Recordings whose rows are in one file.
-
-    Attributes:
-        number: from 0.
-        entries: the recordings, in the order of the rows; at least one.
-    """
+    """Recordings, at least one, whose rows are in one file in this order. Shards are numbered from 0."""
 
     number: int
     entries: tuple[Entry, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from dataclasses import astuple, dataclass
+from operator import add
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Transcribed
@@ -42,12 +43,7 @@ class Tally:
     left_out: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.recordings + other.recordings,
-            self.failed + other.failed,
-            self.seconds + other.seconds,
-            self.left_out + other.left_out,
-        )
+        return Tally(*map(add, astuple(self), astuple(other)))
 
 
 def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str, Any]:
@@ -78,42 +74,17 @@ def tally(rows: Sequence[dict[str, Any]]) -> Tally:
     )
 
 
-class RowFormat(Protocol):
-    """A file format for rows.
-
-    Attributes:
-        suffix: suffix of its files.
-    """
-
-    suffix: ClassVar[str]
-
-    def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
-        """Return a file with these rows."""
-
-    def counted(self, content: bytes) -> Tally:
-        """Return the tally of a file's rows.
-
-        Raises:
-            ValueError: if it is damaged.
-        """
-
-
 class JsonLines:
     """One JSON object a line."""
 
     suffix: ClassVar[str] = "jsonl"
 
-    def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
-        """Return a file with these rows."""
-        del detail  # rows hold only its fields already
+    def encoded(self, rows: Sequence[dict[str, Any]], _detail: Detail) -> bytes:
+        """Return a file with these rows, which hold only the fields of the detail already."""
         return "".join(json.dumps(fields, ensure_ascii=False) + "\n" for fields in rows).encode()
 
     def counted(self, content: bytes) -> Tally:
-        """Return the tally of a file's rows.
-
-        Raises:
-            ValueError: if it is damaged.
-        """
+        """Return the tally of a file's rows; raise ValueError if it is damaged."""
         try:
             return tally([json.loads(line) for line in content.splitlines()])
         except (KeyError, TypeError) as error:
@@ -145,11 +116,7 @@ class Parquet:
         return file.getvalue()
 
     def counted(self, content: bytes) -> Tally:
-        """Return the tally of a file's rows. Damage in other columns than the two that it counts is not seen.
-
-        Raises:
-            ValueError: if it is damaged.
-        """
+        """Return the tally of a file's rows; raise ValueError if one of the two columns that it counts is damaged."""
         from pyarrow import parquet
 
         try:
@@ -174,4 +141,5 @@ def _schema(detail: Detail) -> pa.Schema:
     return pa.schema(fields)
 
 
-FORMATS: dict[str, type[JsonLines | Parquet]] = {"jsonl": JsonLines, "parquet": Parquet}
+RowFormat = JsonLines | Parquet
+FORMATS: dict[str, type[RowFormat]] = {"jsonl": JsonLines, "parquet": Parquet}

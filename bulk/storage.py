@@ -30,11 +30,7 @@ def absolute(location: str) -> str:
 
 
 def file_system(location: str) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, and the path in it.
-
-    Raises:
-        OSError: if there is no such file system, or its package is not installed.
-    """
+    """Return fsspec's file system of a URL, and the path in it; an OSError says if it is not known or installed."""
     from fsspec.core import url_to_fs
 
     try:
@@ -45,11 +41,7 @@ def file_system(location: str) -> tuple[Any, str]:
 
 @contextmanager
 def store_errors(location: str) -> Iterator[None]:
-    """Raise an OSError that says why, whatever the client of an object store raises.
-
-    Args:
-        location: what is read or written.
-    """
+    """Raise an OSError that says why, whatever the client of an object store raises for a location."""
     try:
         yield
     except FileNotFoundError as error:
@@ -62,11 +54,7 @@ def store_errors(location: str) -> Iterator[None]:
 
 
 def fetched(location: str) -> BinaryIO:
-    """Open a recording as a seekable file with a descriptor; a remote one and a pipe are copied to an unnamed file.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Open a recording as a seekable file with a descriptor; a remote one and a pipe are copied to an unnamed file."""
     if is_url(location):
         with reading(location) as remote:
             return _copied(remote)
@@ -90,11 +78,7 @@ def _copied(file: BinaryIO) -> BinaryIO:
 
 @contextmanager
 def reading(location: str) -> Iterator[BinaryIO]:
-    """Open a file for reading once, from its beginning.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Open a file for reading once, from its beginning; an OSError says why it cannot be read."""
     if not is_url(location):
         with Path(location).open("rb") as file:
             yield file
@@ -106,21 +90,16 @@ def reading(location: str) -> Iterator[BinaryIO]:
 
 
 class Folder:
-    """A job's output: a folder, or a prefix of an object store. A file in it is complete or missing.
+    """A job's output: a folder, or a prefix of an object store, which is there from its first file on.
 
-    Args:
-        location: its path or URL; it is created with its first file.
+    A file in it is complete or missing.
     """
 
     def __init__(self, location: str) -> None:
         self.location = absolute(location).rstrip("/")
 
     def names(self) -> set[str]:
-        """Return the names of its files.
-
-        Raises:
-            OSError: if it cannot be read.
-        """
+        """Return the names of its files; an OSError says why they cannot be read."""
         if not is_url(self.location):
             folder = Path(self.location)
             return {path.name for path in folder.iterdir() if path.is_file()} if folder.exists() else set()
@@ -134,20 +113,12 @@ class Folder:
         return {info["name"].rsplit("/", 1)[-1] for info in found if info["type"] == "file"}
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            OSError: if it cannot be read.
-        """
+        """Return the content of a file; an OSError says why it cannot be read."""
         with reading(f"{self.location}/{name}") as file:
             return file.read()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, and replace one of the same name.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Write a file, and replace one of the same name; an OSError says why it cannot be written."""
         if is_url(self.location):
             with store_errors(self.location):
                 system, path = file_system(f"{self.location}/{name}")

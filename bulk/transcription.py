@@ -22,14 +22,7 @@ def transcribe_shards(
     options: Options,
     on_outcome: Callable[[Outcome], object] = lambda _: None,
 ) -> Iterator[tuple[Shard, list[Outcome]]]:
-    """Yield each shard with the outcomes of its recordings, while the next ones are decoded.
-
-    Args:
-        model: the model.
-        shards: iterated as the model needs them.
-        options: how recordings are transcribed.
-        on_outcome: called with the outcome of each recording.
-    """
+    """Yield each shard with the outcomes of its recordings, while the next ones are taken and decoded."""
     taken: deque[Shard] = deque()
 
     def locations() -> Iterator[str]:

@@ -46,7 +46,6 @@ CANADIAN cr iu oj
 AVESTAN ae
 LATIN cr iu ja ko ku oj pi sr uz zh
 """
-_LATIN = "LATIN"
 _LANGUAGES = {script: frozenset(codes) for script, *codes in map(str.split, _TABLE.strip().splitlines())}
 
 
@@ -55,7 +54,7 @@ def scripts_of_language(language: str) -> frozenset[str]:
     """Return the scripts that a language (ISO 639-1) is written with; none if it is not known."""
     if language not in NAMES:
         return frozenset()
-    return frozenset(script for script, codes in _LANGUAGES.items() if language in codes) or frozenset({_LATIN})
+    return frozenset(script for script, codes in _LANGUAGES.items() if language in codes) or frozenset({"LATIN"})
 
 
 def scripts_of_text(text: str) -> frozenset[str]:
@@ -66,8 +65,7 @@ def scripts_of_text(text: str) -> frozenset[str]:
 def allowed_scripts(scripts: Collection[str], languages: Iterable[str]) -> frozenset[str]:
     """Return which of a model's scripts a text in one of these languages may have.
 
-    They are all of them if there is no language, if one is not known, or if none of them is a script of the model:
-    then leaving out the others would leave out all letters.
+    All, if there is no language, if one is not known, or if the model has none of their scripts: it must write some.
     """
     of_languages = [scripts_of_language(language) for language in languages]
     allowed = frozenset(scripts).intersection(frozenset().union(*of_languages))
@@ -75,12 +73,9 @@ def allowed_scripts(scripts: Collection[str], languages: Iterable[str]) -> froze
 
 
 def tells_apart(language: str, scripts: Collection[str], others: Iterable[str]) -> bool:
-    """Return whether a text without the scripts that a language lacks can be in no other language.
+    """Return whether a text of a model of these scripts, without those that a language lacks, can be in no other.
 
-    Args:
-        language: the language.
-        scripts: those of the model.
-        others: the languages that the model may write; this one may be among them.
+    ``others`` are the languages that the model may write; this one may be among them.
     """
     allowed = allowed_scripts(scripts, [language])
     if not allowed & scripts_of_language(language):

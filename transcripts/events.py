@@ -23,15 +23,8 @@ Event = dict[str, Any]
 class Events:
     """Writes the events of one answer. Parts of a recording come in order, turns of numbered channels in that of time.
 
-    Args:
-        response_format: the format asked for.
-        size: size of a cue of srt and vtt.
-        token_bytes: the text of each token, for log-probabilities; None leaves them out.
-        is_timed: whether segments have an event with their times.
-        with_words: whether those have the words too.
-
     Attributes:
-        is_timed: as above.
+        is_timed: whether segments have an event with their times, and ``with_words`` of their words too.
     """
 
     def __init__(
@@ -53,12 +46,7 @@ class Events:
         self._subtitles = SubtitleStream(is_vtt=response_format == "vtt", size=size) if is_shown else None
 
     def part(self, part: Part, languages: Sequence[Spoken | None] = ()) -> Iterator[Event]:
-        """Yield the events of a part of a recording.
-
-        Args:
-            part: the part.
-            languages: detected language of each of its segments; empty if none is wanted.
-        """
+        """Yield the events of a part of a recording, with the language of each of its segments if that is wanted."""
         transcript = part.transcript
         if self._subtitles is not None:
             yield from _shown(self._subtitles.add(timed_words(transcript, part.end, part.start)))
@@ -90,10 +78,7 @@ class Events:
             yield self._segment(turn.words) | {"speaker": name_of(turn.channel)} | number | language
 
     def done(self, result: Transcription, *, asks_language: bool) -> Iterator[Event]:
-        """Yield the remaining cues, and the last event: the whole text.
-
-        It has no `usage`: in OpenAI's schema, that of a stream counts tokens.
-        """
+        """Yield the remaining cues, and the whole text; no `usage`, which counts tokens in OpenAI's streams."""
         if self._subtitles is not None:
             yield from _shown(self._subtitles.end())
             yield {"type": DONE, "text": self._subtitles.text, "duration": result.seconds}

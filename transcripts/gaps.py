@@ -17,12 +17,9 @@ class Gap(NamedTuple):
 
 
 def gaps(transcript: Transcript, seconds: float, least: float) -> list[Gap]:
-    """Return the stretches without words, in order; none if the words have no times.
+    """Return the stretches of an utterance of ``seconds`` without words, of ``least`` seconds or more, in order.
 
-    Args:
-        transcript: of an utterance, with times of the utterance.
-        seconds: its length.
-        least: stretches that are shorter are left out.
+    There are none if the words have no times.
     """
     edge, found = 0.0, []
     for word in transcript.words:
@@ -35,11 +32,9 @@ def gaps(transcript: Transcript, seconds: float, least: float) -> list[Gap]:
 
 
 def filled(transcript: Transcript, words: Transcript) -> Transcript:
-    """Return a transcript with words put in at their times; both have times of the utterance.
+    """Return a transcript with the words of a gap put in; both have times of the utterance.
 
-    Args:
-        transcript: of the utterance.
-        words: of one of its gaps. Without times they have no place beside other words, and are left out.
+    Without times they have no place beside other words, and are left out.
     """
     if not transcript.words:
         return words

@@ -8,12 +8,6 @@ from transcripts.spoken_language import IDENTIFIED_SECONDS
 
 
 def identified_samples(samples: npt.NDArray[np.float32], rate: int, identifier_rate: int) -> npt.NDArray[np.float32]:
-    """Return what an identifier gets of an utterance: its first 30 s, at the identifier's rate.
-
-    Args:
-        samples: mono, [samples].
-        rate: their rate, in Hz.
-        identifier_rate: rate that the identifier takes, in Hz.
-    """
+    """Return what an identifier gets of an utterance, mono [samples]: its first 30 s, at the identifier's rate."""
     begun = samples[: round(IDENTIFIED_SECONDS * rate)]
     return begun if rate == identifier_rate else soxr.resample(begun, rate, identifier_rate)

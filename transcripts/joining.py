@@ -20,12 +20,9 @@ class Joiner:
         self._held: tuple[Transcript, float, float] | None = None
 
     def push(self, part: Transcript, stop: float, shared: float) -> Transcript:
-        """Add the next part, and return the words that are final now.
+        """Add the next part, which ends at ``stop`` and has these seconds in common with the one behind it.
 
-        Args:
-            part: its transcript, with times of the recording.
-            stop: when it ends.
-            shared: seconds at its end that the next part shares.
+        Returns the words that are final now. Times are those of the recording.
         """
         kept: list[Transcript] = []
         if self._held is not None:
@@ -49,24 +46,13 @@ def divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript]
         return transcript, _NOTHING
     texts, token = [word.text for word in transcript.words], transcript.words[words].token_span[0]
     text, tokens, confidence, all_words, frames, durations = transcript
-    return (
-        Transcript(
-            text_of(text, texts, 0, words),
-            tokens[:token],
-            confidence[:token],
-            all_words[:words],
-            frames and frames[:token],
-            durations and durations[:token],
-        ),
-        Transcript(
-            text_of(text, texts, words, len(texts)),
-            tokens[token:],
-            confidence[token:],
-            _moved(all_words[words:], -token),
-            frames and frames[token:],
-            durations and durations[token:],
-        ),
-    )
+
+    def part(first: int, last: int, its: slice) -> Transcript:
+        kept = _moved(all_words[first:last], -all_words[first].token_span[0] if first else 0)
+        numbers = tokens[its], confidence[its], kept, frames and frames[its], durations and durations[its]
+        return Transcript(text_of(text, texts, first, last), *numbers)
+
+    return part(0, words, slice(token)), part(words, len(texts), slice(token, None))
 
 
 def not_before(part: Transcript, time: float | None) -> Transcript:
@@ -115,7 +101,6 @@ def joined(parts: Sequence[Transcript]) -> Transcript:
 
 
 def _concatenated(lists: Iterable[list[int] | None]) -> list[int] | None:
-    """Return what is known, one after the other; None if nothing is."""
     known = [one for one in lists if one is not None]
     return list(chain.from_iterable(known)) if known else None
 

@@ -17,13 +17,7 @@ _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server
 
 
 def as_json(result: Transcription, *, asks_language: bool, token_bytes: Sequence[bytes] | None) -> dict[str, Any]:
-    """Return the object of `json`.
-
-    Args:
-        result: what was transcribed.
-        asks_language: whether it has the language too.
-        token_bytes: the text of each token, for log-probabilities; None leaves them out.
-    """
+    """Return the object of `json`; with the text of each token, in UTF-8, it has their log-probabilities."""
     return whole(result, asks_language=asks_language, token_bytes=token_bytes) | _usage(result)
 
 
@@ -78,12 +72,7 @@ def diarized_segment(number: int, turn: Turn) -> dict[str, Any]:
 
 
 def as_line(name: str, result: Transcription) -> dict[str, Any]:
-    """Return what `steno transcribe` writes of a file: the fields of its transcript, or of each channel's.
-
-    Args:
-        name: name of the file.
-        result: what was transcribed; its languages are named if they were identified.
-    """
+    """Return what `steno transcribe` writes of a file: the fields of its transcript, or of each channel's."""
     head = {"audio": name, "duration": result.seconds}
     channels = [_named(channel) | channel.transcript.as_dict() for channel in result.channels]
     if not result.has_numbers:

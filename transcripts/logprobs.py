@@ -14,13 +14,8 @@ def token_logprobs(
 ) -> list[dict[str, Any]]:
     """Describe the tokens of a transcript; the bytes of all of them, joined, are its text.
 
-    Part of a character cannot be a string: `token` shows it as U+FFFD, and `bytes` is exact.
-
-    Args:
-        transcript: the transcript.
-        token_bytes: the text of each token of the vocabulary.
-        span: a slice of its tokens; None means all.
-        begins: whether it is the beginning of a text, not a later part.
+    Part of a character cannot be a string: `token` shows it as U+FFFD, and `bytes` is exact. ``token_bytes`` is the
+    text of each token of the vocabulary; ``span`` is a slice of the transcript's, which loses its space if it begins.
     """
     begin, end = span or (0, len(transcript.tokens))
     spare = _spare_spaces(transcript, token_bytes) if begins and begin == 0 else 0
@@ -29,14 +24,8 @@ def token_logprobs(
         text = token_bytes[transcript.tokens[index]]
         spaces = min(spare, _leading_spaces(text))
         text, spare = text[spaces:], spare - spaces
-        probability = transcript.token_confidence[index]
-        entries.append(
-            {
-                "token": text.decode(errors="replace"),
-                "logprob": logprob(probability),
-                "bytes": list(text),
-            }
-        )
+        probability = logprob(transcript.token_confidence[index])
+        entries.append({"token": text.decode(errors="replace"), "logprob": probability, "bytes": list(text)})
     return entries
 
 

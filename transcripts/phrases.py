@@ -56,11 +56,7 @@ def _line(phrase: Phrase) -> str:
 
 
 def parse_phrases(lines: str) -> list[Phrase]:
-    """Return the phrases of lines.
-
-    Raises:
-        PhraseError: if a weight is not a number; it names the line.
-    """
+    """Return the phrases of lines; raise PhraseError, with the line, if a weight is not a number."""
     phrases = []
     for number, line in enumerate(lines.splitlines(), 1):
         text, tab, weight = line.rpartition("\t")
@@ -72,7 +68,7 @@ def parse_phrases(lines: str) -> list[Phrase]:
 
 
 def read_phrases(path: Path) -> str:
-    """Read a file of phrases, one a line, with a weight after a tab where it is not 1; return its lines.
+    """Return the lines of a file of phrases, one a line, with a weight after a tab where it is not 1.
 
     Raises:
         PhraseError: if it cannot be read, or has what ``phrase_lines`` refuses; it names the file.

@@ -7,11 +7,7 @@ ENGLISH = "en"
 
 
 class PromptError(ValueError):
-    """A model cannot do what a prompt asks for.
-
-    Attributes:
-        field: the field of ``Prompt`` with the error.
-    """
+    """A model cannot do what the ``field`` of a prompt asks for."""
 
     def __init__(self, field: str, message: str) -> None:
         self.field = field

@@ -30,11 +30,7 @@ def sure_words(words: Sequence[Word], begin: float, end: float) -> int:
 def seam(before: Sequence[Word], after: Sequence[Word], begin: float, end: float) -> tuple[int, int]:
     """Return how many words of a segment are kept, and the index of the first that is kept of the next segment.
 
-    Args:
-        before: words of the segment, in order.
-        after: words of the next one.
-        begin: start of the shared audio, which is the start of the next segment.
-        end: end of the shared audio, which is the end of the segment.
+    The audio that they share, ``begin`` to ``end``, is from the start of the next one to the end of the segment.
     """
     if not _timed(before) or not _timed(after):
         return _seam_of_texts([word.text for word in before], [word.text for word in after], _most_words(begin, end))

@@ -29,10 +29,7 @@ def language_of_label(label: str) -> str:
 
 
 def possible_languages(languages: Sequence[str], target_language: str | None) -> list[str]:
-    """Return which of a model's languages can be spoken if its text is to be in ``target_language``.
-
-    Models translate into English and from it.
-    """
+    """Return the spoken languages that are possible with a target: models translate from English and into it."""
     if target_language in (None, ENGLISH):
         return list(languages)
     return [language for language in languages if language in (ENGLISH, target_language)]
@@ -64,12 +61,7 @@ class LanguageDecision:
     _sums: dict[str, float] = field(default_factory=dict, init=False)
 
     def add(self, probabilities: Mapping[str, float], seconds: float) -> Spoken:
-        """Return the next part's language, and how probable it is there.
-
-        Args:
-            probabilities: of each language that the identifier knows.
-            seconds: length of the part, above 0.
-        """
+        """Return the language of the next part, which has more than 0 seconds, and how probable it is there."""
         part = {language: probabilities.get(language, 0.0) for language in self.possible}
         if self.is_exhaustive and (total := sum(part.values())) > 0:
             part = {language: probability / total for language, probability in part.items()}

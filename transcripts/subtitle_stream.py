@@ -8,17 +8,10 @@ from transcripts.transcript import Word
 
 
 class SubtitleStream:
-    """Writes cues in the order of time.
+    """Writes cues in the order of time, as WebVTT or SubRip; ``text`` is all that is written so far.
 
     A brief cue is shown for longer than its words last, but not into its speaker's next cue. So it may have to wait
     for that one.
-
-    Args:
-        is_vtt: whether to write WebVTT; otherwise SubRip.
-        size: size of a cue.
-
-    Attributes:
-        text: the text written so far.
     """
 
     def __init__(self, *, is_vtt: bool, size: CueSize) -> None:
@@ -32,9 +25,7 @@ class SubtitleStream:
     def add(self, words: Sequence[Word], speaker: str | None = None) -> str:
         """Return the cues that nothing later can change or precede; "" if there are none.
 
-        Args:
-            words: the words of a part, with times. Parts come in order, and so do the words of each speaker.
-            speaker: who says them.
+        Parts come in order, and so do the words of each speaker, with their times.
         """
         shown = cues(words, self._size, speaker)
         if not shown:

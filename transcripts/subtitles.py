@@ -64,15 +64,10 @@ class _TimedWord(NamedTuple):
 
 
 def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = None) -> list[Cue]:
-    """Divide words with times into cues that do not overlap.
+    """Divide words, each with the space before it, into cues that do not overlap; those without times are left out.
 
     A word that is wider than a line or lasts longer than a cue has a cue of its own; in a script without spaces it is
     divided between characters instead. A speaker's name takes room at the beginning of each cue.
-
-    Args:
-        words: words in order, each with the space before it; those without text or times are left out.
-        size: size of a cue.
-        speaker: who says them.
     """
     label = f"{speaker}: " if speaker else ""
     timed = [
@@ -82,9 +77,8 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
         for piece in _divided(_TimedWord(word.text, word.start, word.end), size)
     ]
     layout = _Layout(timed, size, width(label))
-    bounds = list(_divide(timed, layout))
     shown = []
-    for first, last in bounds:
+    for first, last in _divide(timed, layout):
         following = timed[last].start if last < len(timed) else math.inf
         start, end = timed[first].start, timed[last - 1].end
         # A brief cue is shown for longer, if the next one leaves the time.

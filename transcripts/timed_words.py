@@ -41,10 +41,7 @@ def _spaced(transcript: Transcript) -> Iterator[Word]:
 
 
 def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
-    """Return the words of a transcript of ``seconds``, each with times of its own.
-
-    Words without times divide the time between their neighbours evenly.
-    """
+    """Return the words of a transcript of ``seconds``; those without times share that between their neighbours."""
     spread: list[Word] = []
     waiting: list[Word] = []
     for word in transcript.words:

@@ -6,9 +6,10 @@ A recording whose channels were mixed is the case of one channel without a numbe
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from operator import add
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -102,12 +103,7 @@ class Coverage:
     rescued: float = 0.0
 
     def __add__(self, other: "Coverage") -> "Coverage":
-        return Coverage(
-            self.transcribed + other.transcribed,
-            self.skipped + other.skipped,
-            self.speech_without_text + other.speech_without_text,
-            self.rescued + other.rescued,
-        )
+        return Coverage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +274,7 @@ def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
 
 
 def segment_languages(transcript: Transcript, seconds: float, parts: Sequence[Part]) -> list[Spoken | None]:
-    """Return the identified language of each segment: that of the part with its first token.
-
-    Args:
-        transcript: the transcript of a channel.
-        seconds: length of the recording.
-        parts: the parts that it was joined from.
-    """
+    """Return the identified language of each segment of a channel: that of the part with its first token."""
     ends = list(accumulate(len(part.transcript.tokens) for part in parts))
     languages = []
     for words in split_segments(timed_words(transcript, seconds)):

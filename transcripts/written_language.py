@@ -10,9 +10,7 @@ from transcripts.transcription import Part
 def written_language(transcript: Transcript, tags: Mapping[int, str]) -> Spoken | None:
     """Return the language that most tags of a transcript name, with their mean confidence; None without a tag.
 
-    Args:
-        transcript: its tokens with their confidence.
-        tags: code of the language by token.
+    ``tags`` has the code of the language by token.
     """
     named: dict[str, list[float]] = {}
     for token, confidence in zip(transcript.tokens, transcript.token_confidence, strict=True):

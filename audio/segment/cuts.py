@@ -29,9 +29,6 @@ class CutBlock(NamedTuple):
 def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[CutBlock]:
     """Yield the utterances of a recording, in samples of its own rate, block by block.
 
-    For each block it reads the next ``BLOCK_SECONDS``, or what is left; for the last two or three, nothing. If the
-    recording grows, the next ``BLOCK_SECONDS`` must be there before a block is asked for.
-
     The utterances are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and
     together they hold all speech; a recording without speech has none.
     """

@@ -59,12 +59,7 @@ class SegmentRule:
 class Segmenter:
     """Finds the segments of one recording while its frames come in; keeps the energies of one segment at most.
 
-    Args:
-        rule: when a segment begins and ends.
-        frame_seconds: length of a frame.
-
-    Raises:
-        ValueError: if the longest segment has fewer than four frames.
+    It raises ValueError if the longest segment has fewer than four frames.
     """
 
     def __init__(self, rule: SegmentRule, frame_seconds: float) -> None:
