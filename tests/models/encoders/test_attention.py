@@ -1,15 +1,17 @@
 """Relative self-attention against its definition."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.config import AttentionContext, ConformerConfig
+from models.config import AttentionContext
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
+from tests.models.small import SMALL
 
 SIDES = st.none() | st.integers(0, 6)
 CHUNKS = st.builds(
@@ -34,10 +36,7 @@ def is_near(context, i, j):
 
 def attention(heads, width, *, bias=True, context=None, kind=RelativeAttention):
     torch.manual_seed(0)
-    sizes = {"mels": 16, "layers": 1, "feed_forward_width": 8, "kernel_size": 3, "scale_input": False}
-    subsampling = {"subsampling": "striding", "subsampling_factor": 2, "subsampling_channels": 4}
-    config = ConformerConfig(width=width, heads=heads, bias=bias, attention_context=context, **sizes, **subsampling)
-    module = kind(config).double()
+    module = kind(replace(SMALL, width=width, heads=heads, bias=bias, attention_context=context)).double()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return module

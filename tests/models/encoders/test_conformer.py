@@ -1,13 +1,16 @@
 """The encoder on its own: shapes of every kind, lengths, and that padding never matters."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from models.config import AttentionContext, ConformerConfig
 from models.encoders.conformer import ConformerEncoder
+from tests.models.encoders.batches import BATCHES, randomized, same_alone_and_in_a_batch
+from tests.models.small import SMALL
 
 CONFIGS = st.builds(
     ConformerConfig,
@@ -32,20 +35,6 @@ CONFIGS = st.builds(
 )
 
 
-def encoder(config):
-    """An encoder in float64, so that only a mistake can make two results differ, with every tensor random."""
-    torch.manual_seed(0)
-    module = ConformerEncoder(config).double().eval()
-    for name, tensor in module.named_buffers():
-        if name.endswith("running_var"):
-            nn.init.uniform_(tensor, 0.5, 1.5)
-        elif name.endswith("running_mean"):
-            nn.init.normal_(tensor)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return module
-
-
 def frames_of(config: ConformerConfig, features: int) -> int:
     if config.subsampling == "stacking":
         return features // config.subsampling_factor
@@ -57,48 +46,25 @@ def frames_of(config: ConformerConfig, features: int) -> int:
 
 
 @pytest.mark.slow
-@given(
-    config=CONFIGS,
-    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),
-    extra=st.integers(0, 10),
-    garbage=st.sampled_from([0.0, 3.0, 1e30, float("inf"), float("nan")]),
-)
+@given(config=CONFIGS, batch=BATCHES)
 @settings(max_examples=60, deadline=None)
-@torch.no_grad()
-def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, garbage):
-    module = encoder(config)
-    columns = max(1, max(lengths) + extra)
-    batch = torch.full((len(lengths), config.mels, columns), garbage, dtype=torch.float64)
-    clips = [torch.randn(config.mels, length, dtype=torch.float64) for length in lengths]
-    for row, features in zip(batch, clips, strict=True):
-        row[:, : features.size(1)] = features
+def test_a_clip_gives_the_same_alone_and_in_any_padding(config, batch):
+    columns, counts = same_alone_and_in_a_batch(randomized(ConformerEncoder(config)), batch)
 
-    encoded, counts = module(batch, torch.tensor(lengths))
-
-    assert counts.tolist() == [frames_of(config, length) for length in lengths]
-    longest = (
-        frames_of(config, columns) if config.subsampling != "stacking" else -(-columns // config.subsampling_factor)
-    )
-    assert encoded.shape == (len(lengths), longest, config.width)
-    for row, features, count in zip(encoded, clips, counts, strict=True):
-        assert (row[count:] == 0).all()
-        if features.size(1):
-            alone, _ = module(features[None], torch.tensor([features.size(1)]))
-            # The sinusoids of the positions are float32, and the same ones.
-            torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
+    assert counts == [frames_of(config, length) for length in batch.lengths]
+    stacked = -(-batch.columns // config.subsampling_factor)
+    assert columns == (stacked if config.subsampling == "stacking" else frames_of(config, batch.columns))
 
 
 @pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
 @pytest.mark.parametrize("training", [False, True])
 def test_no_clip_gives_no_frames(training, context):
-    config = ConformerConfig(
-        16, 2, 8, 2, 16, 9, "striding", 4, 6, bias=True, scale_input=True, attention_context=context
-    )
+    config = replace(SMALL, attention_context=context)
 
     with torch.set_grad_enabled(training):
-        encoded, lengths = ConformerEncoder(config).eval()(torch.empty(0, 16, 50), torch.empty(0, dtype=torch.int64))
+        encoded, lengths = ConformerEncoder(config).eval()(torch.empty(0, 8, 50), torch.empty(0, dtype=torch.int64))
 
-    assert encoded.shape == (0, 13, 8)
+    assert encoded.shape == (0, 13, 12)
     assert lengths.shape == (0,)
 
 
@@ -107,11 +73,10 @@ def test_no_clip_gives_no_frames(training, context):
 @torch.no_grad()
 def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):
     """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
-    sizes = (16, 2, 8, 2, 16, 9, subsampling, 4, 6)
-    config = ConformerConfig(*sizes, bias=True, scale_input=True, attention_context=context)
+    config = replace(SMALL, subsampling=subsampling, scale_input=True, attention_context=context)
     with torch.device("meta"):
         module = ConformerEncoder(config).eval()
-        encoded, lengths = module(torch.empty(3, 16, 50), torch.empty(3, dtype=torch.int64))
+        encoded, lengths = module(torch.empty(3, 8, 50), torch.empty(3, dtype=torch.int64))
 
-    assert encoded.shape == (3, 13, 8)
+    assert encoded.shape == (3, 13, 12)
     assert lengths.shape == (3,)

@@ -8,6 +8,7 @@ from torch import nn
 
 from models.config import BlockConfig, JasperConfig
 from models.encoders.jasper import JasperEncoder, SqueezeExcitation
+from tests.models.encoders.batches import BATCHES, randomized, same_alone_and_in_a_batch
 
 
 def block(**changed):
@@ -59,45 +60,13 @@ CONFIGS = st.builds(
 )
 
 
-def encoder(config):
-    """An encoder in float64, so that only a mistake can make two results differ, with every tensor random."""
-    torch.manual_seed(0)
-    module = JasperEncoder(config).double().eval()
-    for name, tensor in module.named_buffers():
-        if name.endswith("running_var"):
-            nn.init.uniform_(tensor, 0.5, 1.5)
-        elif name.endswith("running_mean"):
-            nn.init.normal_(tensor)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return module
-
-
-@given(
-    config=CONFIGS,
-    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),
-    extra=st.integers(0, 10),
-    garbage=st.sampled_from([0.0, 3.0, 1e30, float("inf"), float("nan")]),
-)
+@given(config=CONFIGS, batch=BATCHES)
 @settings(max_examples=25, deadline=None)
-@torch.no_grad()
-def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, garbage):
-    module = encoder(config)
-    columns = max(1, max(lengths) + extra)
-    batch = torch.full((len(lengths), config.mels, columns), garbage, dtype=torch.float64)
-    clips = [torch.randn(config.mels, length, dtype=torch.float64) for length in lengths]
-    for row, features in zip(batch, clips, strict=True):
-        row[:, : features.size(1)] = features
+def test_a_clip_gives_the_same_alone_and_in_any_padding(config, batch):
+    columns, counts = same_alone_and_in_a_batch(randomized(JasperEncoder(config)), batch)
 
-    encoded, counts = module(batch, torch.tensor(lengths))
-
-    assert counts.tolist() == [-(-length // config.subsampling_factor) for length in lengths]
-    assert encoded.shape == (len(lengths), -(-columns // config.subsampling_factor), config.width)
-    for row, features, count in zip(encoded, clips, counts, strict=True):
-        assert (row[count:] == 0).all()
-        if features.size(1):
-            alone, _ = module(features[None], torch.tensor([features.size(1)]))
-            torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
+    assert counts == [-(-length // config.subsampling_factor) for length in batch.lengths]
+    assert columns == -(-batch.columns // config.subsampling_factor)
 
 
 @torch.no_grad()
@@ -116,7 +85,7 @@ def test_a_network_can_be_trained_and_padding_does_not_change_what_it_learns():
     config = JasperConfig(5, (block(), block(residual="add", repeat=2), block(squeeze_width=2)), "relu")
     gradients = []
     for padding in (0, 9):
-        module = encoder(config).train()
+        module = randomized(JasperEncoder(config)).train()
         features = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         encoded, _ = module(nn.functional.pad(features, (0, padding), value=3.0), torch.tensor([12, 12]))
         encoded.square().sum().backward()

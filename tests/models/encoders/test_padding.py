@@ -6,23 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from models.config import ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 from models.encoders.padding import Padding
+from tests.models.small import SMALL
 
-CONFIG = ConformerConfig(
-    mels=16,
-    width=8,
-    layers=2,
-    heads=2,
-    feed_forward_width=16,
-    kernel_size=5,
-    subsampling="dw_striding",
-    subsampling_factor=4,
-    subsampling_channels=4,
-    bias=True,
-    scale_input=False,
-)
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5)
 
 
@@ -52,13 +39,13 @@ def test_rows_are_unchanged_if_lengths_are_unknown_or_there_is_no_padding_or_not
 
 @torch.no_grad()
 def test_a_cpu_multiplies_real_frames_only():
-    encoder = ConformerEncoder(CONFIG).eval()
+    encoder = ConformerEncoder(SMALL).eval()
     multiplied = set()
     for product in encoder.layers.modules():
         if isinstance(product, nn.Linear):
             product.register_forward_hook(lambda _, inputs, __: multiplied.add(inputs[0].shape[:-1].numel()))
 
-    _, frames = encoder(torch.randn(3, CONFIG.mels, 64), torch.tensor([64, 9, 30]))
+    _, frames = encoder(torch.randn(3, SMALL.mels, 64), torch.tensor([64, 9, 30]))
 
     distances = 2 * (16 + 31) - 1
     assert multiplied == {int(frames.sum()), distances}

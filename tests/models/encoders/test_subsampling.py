@@ -1,20 +1,21 @@
 """Subsampling: against plain convolutions of a clip alone, and in pieces of time."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import relu
 
-from models.config import ConformerConfig
 from models.encoders.subsampling import SeparableStage, Subsampling
+from tests.models.small import SMALL
 
 
 def subsampling(kind, factor, mels=5, channels=6):
     torch.manual_seed(0)
-    sizes = {"layers": 1, "width": 8, "heads": 1, "feed_forward_width": 8, "kernel_size": 3}
     shape = {"subsampling": kind, "subsampling_factor": factor, "subsampling_channels": channels}
-    return Subsampling(ConformerConfig(mels=mels, bias=True, scale_input=False, **sizes, **shape)).double()
+    return Subsampling(replace(SMALL, mels=mels, width=8, **shape)).double()
 
 
 def by_definition(module, features):

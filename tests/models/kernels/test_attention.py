@@ -1,6 +1,7 @@
 """The kernel of attention by content and distance gives what the operations give."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.config import AttentionContext, ConformerConfig
+from models.config import AttentionContext
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, Launch, relative_attention
+from tests.models.small import SMALL
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
@@ -30,10 +32,7 @@ CONTEXTS = (
 
 
 def attention(heads, share, context=None):
-    sizes = {"mels": 16, "layers": 1, "feed_forward_width": 8, "kernel_size": 3, "scale_input": False, "bias": True}
-    subsampling = {"subsampling": "striding", "subsampling_factor": 2, "subsampling_channels": 4}
-    config = ConformerConfig(width=heads * share, heads=heads, attention_context=context, **sizes, **subsampling)
-    module = RelativeAttention(config).eval()
+    module = RelativeAttention(replace(SMALL, width=heads * share, heads=heads, attention_context=context)).eval()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=share**-0.5 / 2)
     return module

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.comparison import Trial, compare, compare_kernels
-from models.config import AttentionContext, ConformerConfig
+from models.config import AttentionContext
 from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
 from models.encoders.attention import RelativeAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule
@@ -19,6 +19,7 @@ from models.kernels import (
     residual_norm_on,
     swish_expansion_on,
 )
+from tests.models.small import SMALL
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:99")
 IN_ENCODER = ("models.kernels.convolution.gated_convolution", FastPath.CONVOLUTION)
@@ -26,19 +27,7 @@ IN_ATTENTION = ("models.kernels.attention.relative_attention", FastPath.ATTENTIO
 IN_SUMS = ("models.kernels.residual_norm.residual_norm", FastPath.SUMS)
 
 
-SHAPE = ConformerConfig(
-    mels=16,
-    layers=1,
-    width=32,
-    heads=2,
-    feed_forward_width=64,
-    kernel_size=5,
-    subsampling="dw_striding",
-    subsampling_factor=4,
-    subsampling_channels=16,
-    bias=True,
-    scale_input=False,
-)
+SHAPE = replace(SMALL, mels=16, width=32, feed_forward_width=64, subsampling_channels=16)
 
 
 FOUND = {

@@ -12,26 +12,13 @@ from torch.nn.functional import conv1d, glu, pad, silu
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.config import ConformerConfig
 from models.encoders.conformer import ConvolutionModule
 from models.encoders.padding import Padding
 from models.kernels import convolution
 from models.kernels.convolution import gated_convolution
+from tests.models.small import SMALL
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-CONFIG = ConformerConfig(
-    mels=8,
-    layers=1,
-    width=12,
-    heads=2,
-    feed_forward_width=16,
-    kernel_size=5,
-    subsampling="dw_striding",
-    subsampling_factor=4,
-    subsampling_channels=2,
-    bias=True,
-    scale_input=False,
-)
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 
 
@@ -83,8 +70,8 @@ def test_it_gives_what_the_operations_give(
 @pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
 def test_a_folded_module_uses_it_in_inference(device, norm, monkeypatch):
     torch.manual_seed(1)
-    module = ConvolutionModule(replace(CONFIG, convolution_norm=norm)).eval().to(device)
-    frames, padding = torch.randn(2, 20, CONFIG.width).to(device), Padding(torch.tensor([20, 7], device=device), 20)
+    module = ConvolutionModule(replace(SMALL, convolution_norm=norm)).eval().to(device)
+    frames, padding = torch.randn(2, 20, SMALL.width).to(device), Padding(torch.tensor([20, 7], device=device), 20)
     calls = []
 
     def counted(*arguments, **options):

@@ -15,10 +15,8 @@ from models.device.fast_paths import FAST_PATHS, FastPath
 from models.encoders.conformer import FeedForward
 from models.kernels import swish_expansion_on
 from models.kernels.feed_forward import LAUNCHES, swish_expansion
-from tests.models.kernels.test_convolution import CONFIG
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
+from tests.models.kernels.test_convolution import DEVICES, TOLERANCE
+from tests.models.small import SMALL
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -50,8 +48,8 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels,
 
 def test_a_module_uses_it_for_many_frames_in_inference():
     torch.manual_seed(1)
-    module = FeedForward(CONFIG).eval()
-    few, many = torch.randn(2, 10, CONFIG.width), torch.randn(2, 50, CONFIG.width)
+    module = FeedForward(SMALL).eval()
+    few, many = torch.randn(2, 10, SMALL.width), torch.randn(2, 50, SMALL.width)
     wanted = module(many).detach()
     asked = []
 

@@ -13,10 +13,8 @@ if os.environ.get("CI") != "true":
 from models.encoders.conformer import ConformerLayer
 from models.encoders.padding import Padding
 from models.kernels.residual_norm import residual_norm
-from tests.models.kernels.test_convolution import CONFIG
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
+from tests.models.kernels.test_convolution import DEVICES, TOLERANCE
+from tests.models.small import SMALL
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -46,9 +44,9 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, width, sh
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_layer_uses_it_in_inference(device, monkeypatch):
     torch.manual_seed(1)
-    layer = ConformerLayer(CONFIG, 0.0).eval().to(device)
-    frames, padding = torch.randn(2, 20, CONFIG.width).to(device), Padding(torch.tensor([20, 20], device=device), 20)
-    positions = torch.randn(39, CONFIG.width).to(device)
+    layer = ConformerLayer(SMALL, 0.0).eval().to(device)
+    frames, padding = torch.randn(2, 20, SMALL.width).to(device), Padding(torch.tensor([20, 20], device=device), 20)
+    positions = torch.randn(39, SMALL.width).to(device)
     shares = []
 
     def counted(frames, change, share, *norm):

@@ -12,10 +12,8 @@ if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.subsampling import Subsampling
 from models.kernels.subsampling import halved_features, halved_images
-from tests.models.kernels.test_convolution import CONFIG
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
+from tests.models.kernels.test_convolution import DEVICES, TOLERANCE
+from tests.models.small import SMALL
 
 
 @pytest.mark.slow
@@ -32,7 +30,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 )
 def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, mels, channels, factor):
     torch.manual_seed(seed)
-    config = replace(CONFIG, mels=mels, subsampling_factor=factor, subsampling_channels=channels)
+    config = replace(SMALL, mels=mels, subsampling_factor=factor, subsampling_channels=channels)
     subsampling = Subsampling(config).eval().to(device)
     subsampling.fold()
     features = torch.randn(batch, mels, time).to(device, dtype)
@@ -56,8 +54,8 @@ def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, me
 @pytest.mark.parametrize("device", DEVICES)
 def test_folded_subsampling_uses_them_in_inference(device, monkeypatch):
     torch.manual_seed(1)
-    subsampling = Subsampling(replace(CONFIG, subsampling_factor=8)).eval().to(device)
-    features, lengths = torch.randn(2, CONFIG.mels, 40).to(device), torch.tensor([40, 17], device=device)
+    subsampling = Subsampling(replace(SMALL, subsampling_factor=8)).eval().to(device)
+    features, lengths = torch.randn(2, SMALL.mels, 40).to(device), torch.tensor([40, 17], device=device)
     calls = []
 
     def counted(kernel):
