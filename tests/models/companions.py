@@ -9,6 +9,8 @@ from tests.models import golden_data as golden
 
 # The lead over the runner-up below which a decision is a draw.
 MARGIN = 1e-3
+# Of the largest value: bfloat16 keeps 8 bits, and the errors of layers add up.
+BFLOAT16_SHARE = 5e-2
 
 CUTS = st.tuples(
     st.sampled_from(golden.CLIPS),
@@ -51,6 +53,19 @@ def lead_of_every_decision(model):
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def assert_close_in_bfloat16(exact, rounded):
+    """From the same features, frames are as close as bfloat16 has them after a few layers of random weights."""
+    features, lengths = exact.features(golden.clips())
+    wanted, frames = exact.encode(features, lengths)
+    encoded, same = rounded.encode(features, lengths)
+
+    assert rounded.features(golden.clips()[:1])[0].dtype == torch.float32
+    assert encoded.dtype == torch.bfloat16
+    assert same.tolist() == frames.tolist()
+    for row, close, count in zip(wanted, encoded.float().cpu(), frames.tolist(), strict=True):
+        assert (close[:count] - row[:count]).abs().max() < BFLOAT16_SHARE * row[:count].abs().max()
 
 
 def alone(model, decoder, samples):

@@ -5,6 +5,7 @@ import wave
 from functools import cache
 
 import numpy as np
+import pytest
 from safetensors.torch import load_file
 
 from models import load_model
@@ -54,6 +55,7 @@ WITHOUT_WORDS = (
     "variant-layer-norm",
     "variant-local-attention",
 )
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 CLIPS = tuple(sorted(path.stem for path in (GOLDEN / "clips").glob("*.wav")))
 
 FEATURES_LARGEST = 1e-3
@@ -66,8 +68,10 @@ LOG_PROBABILITIES_FROM_AUDIO = 5e-3
 
 
 @cache
-def model(name):
-    return load_model(GOLDEN / name / "model.nemo")
+def model(name, device="cpu"):
+    """A golden model, or the bundled one without its language model."""
+    path = name if name == "bundled" else GOLDEN / name / "model.nemo"
+    return load_model(path, device, language_model="none")
 
 
 @cache

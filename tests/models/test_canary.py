@@ -39,9 +39,10 @@ def test_prompts_are_nemos_tokens(name):
 
 
 @every_prompt
+@pytest.mark.parametrize("device", golden.DEVICES)
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "batch"])
-def test_transcripts_are_nemos(name, together):
-    model, options = canary.model(), canary.options(canary.PROMPTS[name])
+def test_transcripts_are_nemos(name, together, device):
+    model, options = golden.model(canary.NAME, device), canary.options(canary.PROMPTS[name])
     if together:
         hypotheses = model.transcribe(golden.clips(), **options)
     else:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.models import golden_data as golden
+from tests.models.companions import padded
 
 pytestmark = pytest.mark.golden
 
@@ -101,9 +102,10 @@ def test_log_probabilities_agree(name):
 
 
 @every_decoder
+@pytest.mark.parametrize("device", golden.DEVICES)
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "batch"])
-def test_transcripts_are_equal(name, decoder, together):
-    model = golden.model(name)
+def test_transcripts_are_equal(name, decoder, together, device):
+    model = golden.model(name, device)
     if together:
         hypotheses = model.transcribe(golden.clips(), decoder=decoder)
     else:
@@ -115,6 +117,16 @@ def test_transcripts_are_equal(name, decoder, together):
         assert hypothesis.frames == recorded.get("first_frames", recorded["timestep"])
         assert hypothesis.durations == recorded.get("durations")
         assert hypothesis.text == recorded["text"]
+
+
+@pytest.mark.parametrize("device", golden.DEVICES)
+def test_garbage_in_the_padding_changes_nothing(device):
+    model = golden.model("hybrid-tdt-ctc-bpe", device)
+
+    found = model.recognize_batch(*padded(golden.clips(), 5000, float("nan"))).transcripts()
+
+    wanted = [golden.transcript("hybrid-tdt-ctc-bpe", name, "tdt")["text"] for name in golden.CLIPS]
+    assert [hypothesis.text for hypothesis in found] == wanted
 
 
 @every_decoder_of_words

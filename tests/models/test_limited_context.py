@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from models import PromptError, load_model
 from tests.conftest import FACTS
 from tests.models import golden_data as golden
+from tests.models.companions import assert_close_in_bfloat16
 
 pytestmark = pytest.mark.facts("golden-streaming")
 
@@ -120,22 +121,8 @@ def test_a_clip_longer_than_a_piece_of_the_subsampling_is_encoded_as_on_a_gpu():
             assert torch.allclose(pieces, subsampling._stacked(features)[0], atol=1e-5)
 
 
-# Of the largest value, over two layers of random weights.
-_BFLOAT16_SHARE = 5e-2
-
-
 @pytest.mark.parametrize(("name", "context"), [(name, context) for name, context, prompt in RUNS if prompt is None])
 def test_in_bfloat16_frames_are_close_to_those_in_float32(name, context):
-    import torch
+    rounded = load_model(FOLDER / name / "model.nemo", dtype="bfloat16", attention_context=context)
 
-    exact = model(name, context)
-    rounded = load_model(FOLDER / name / "model.nemo", dtype=torch.bfloat16, attention_context=context)
-
-    features, lengths = exact.features(golden.clips())
-    wanted, frames = exact.encode(features, lengths)
-    encoded, same = rounded.encode(features, lengths)
-
-    assert same.tolist() == frames.tolist()
-    assert encoded.dtype == torch.bfloat16
-    for row, close, count in zip(wanted, encoded.float(), frames.tolist(), strict=True):
-        assert (close[:count] - row[:count]).abs().max() < _BFLOAT16_SHARE * row[:count].abs().max()
+    assert_close_in_bfloat16(model(name, context), rounded)

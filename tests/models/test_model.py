@@ -14,6 +14,7 @@ from models.network import Network
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
 from tests.models.checkpoint.nemo_files import archive, golden_document, golden_members, put, with_config
+from tests.models.companions import assert_close_in_bfloat16
 
 
 @pytest.fixture
@@ -130,17 +131,12 @@ def test_nothing_is_kept_for_a_gradient(model):
     assert not model.model._network.training
 
 
+@pytest.mark.parametrize("device", golden.DEVICES)
 @pytest.mark.parametrize("name", golden.STEADY)
-def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name):
-    model = load_model(GOLDEN / name / "model.nemo", dtype=torch.bfloat16)
+def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name, device):
+    model = load_model(GOLDEN / name / "model.nemo", device, torch.bfloat16)
 
-    features, lengths = model.features([golden.clip("slt-1s")])
-    encoded, (length,) = model.encode(features, lengths)
-    recorded = golden.recorded_encoder(name, "slt-1s")
-
-    assert features.dtype == torch.float32
-    assert encoded.dtype == torch.bfloat16
-    assert (encoded[0, :length].float() - recorded).abs().max() < 0.1 * recorded.abs().max()
+    assert_close_in_bfloat16(golden.model(name), model)
     for decoder in model.decoders:
         (hypothesis,) = model.transcribe([golden.clip("slt-1s")], decoder=decoder)
         assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from tests.models import golden_data as golden
 from tests.models.companions import CUTS, GARBAGE, MARGIN, alone, cut, padded, told
 
+DECODERS = [*golden.DECODERS, ("bundled", "ctc")]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
+@pytest.mark.parametrize(("name", "decoder"), DECODERS)
 @given(cuts=st.lists(CUTS, min_size=1, max_size=5), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=25, deadline=None)
 def test_tokens_are_the_same_alone_and_in_any_batch(name, decoder, cuts, extra, garbage):
@@ -52,7 +54,7 @@ def test_encoder_frames_agree_alone_and_in_any_batch(name, cuts, extra, garbage)
             assert (row[:count] - reference[0, :length]).abs().max() < bound
 
 
-@pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
+@pytest.mark.parametrize(("name", "decoder"), DECODERS)
 def test_few_decisions_are_draws(name, decoder):
     """If every clip were under the margin, the test above would test nothing."""
     model = golden.model(name)

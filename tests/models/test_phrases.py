@@ -14,6 +14,7 @@ DECODERS = [
     ("hybrid-tdt-ctc-bpe", "ctc", None),
     ("canary-small", "aed", 1),
     ("canary-small", "aed", 3),
+    ("bundled", "ctc", None),  # with its language model
 ]
 
 
@@ -26,8 +27,8 @@ def common_phrases(model):
 @pytest.mark.slow
 @pytest.mark.parametrize(("folder", "decoder", "beam"), DECODERS)
 def test_rows_with_phrases_differ_and_rows_without_do_not(folder, decoder, beam):
-    model = load_model(golden.GOLDEN / folder / "model.nemo", beam=beam)
-    clips = [golden.clip(name) for name in golden.CLIPS]
+    model = load_model(folder if folder == "bundled" else golden.GOLDEN / folder / "model.nemo", beam=beam)
+    clips = golden.clips()
     lists = [common_phrases(model) if index % 2 else "" for index in range(len(clips))]
 
     plain = model.transcribe(clips, decoder=decoder)

@@ -3,15 +3,14 @@
 Names and shapes are written down here a second time, from what NeMo creates, and not from the table under test.
 """
 
-from functools import cache
-from io import BytesIO
-
 import sentencepiece
 import torch
 import yaml
 
 from tests.models.checkpoint import released_like
 from tests.models.checkpoint.nemo_files import CONFIG, CONFIGS, WEIGHTS, saved
+from tests.models.checkpoint.released_like import affine
+from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
 
 _FIRST = ["<|nospeech|>", "<pad>", "<|endoftext|>", "<|startoftranscript|>", "<|pnc|>", "<|nopnc|>"]
 _CANARY = [*_FIRST, "<|transcribe|>", "<|translate|>", "<|en|>", "<|de|>", "<|es|>", "<|fr|>"]
@@ -20,24 +19,13 @@ _CANARY2 = [
     *("<|startofcontext|>", "<|itn|>", "<|noitn|>", "<|timestamp|>", "<|notimestamp|>", "<|diarize|>"),
     *("<|nodiarize|>", "<|emo:undefined|>", "<|en|>", "<|de|>", "<|es|>", "<|fr|>", "<|0|>", "<|1|>", "<|2|>"),
 ]
-_SENTENCES = ["the quick ferry left the harbour", "die kleine fähre verließ den hafen", "el tren", "le train"] * 20
+_SENTENCES = ("the quick ferry left the harbour", "die kleine fähre verließ den hafen", "el tren", "le train") * 20
 
 
-@cache
-def sentencepiece_model(*special):
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(_SENTENCES),
-        model_writer=model,
-        vocab_size=len(special) + 60,
-        model_type="bpe",
-        user_defined_symbols=list(special),
-        bos_id=-1,
-        eos_id=-1,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return model.getvalue()
+def vocabulary(*special):
+    """A SentencePiece model with some special pieces, none of which begins or ends a text."""
+    options = {"bos_id": -1, "eos_id": -1, "hard_vocab_limit": False}
+    return sentencepiece_model(len(special) + 60, special, _SENTENCES, **options)
 
 
 def members(config_name, edit=None):
@@ -45,10 +33,10 @@ def members(config_name, edit=None):
     document = yaml.safe_load((CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8"))
     special = _CANARY if document["prompt_format"] == "canary" else _CANARY2
     if document["tokenizer"]["type"] == "bpe":
-        files = {"unified.model": sentencepiece_model(*special)}
+        files = {"unified.model": vocabulary(*special)}
     else:
-        files = {"spl.model": sentencepiece_model(*special), "en.model": sentencepiece_model()}
-        files |= {f"{language}.model": sentencepiece_model(language) for language in ("de", "es", "fr")}
+        files = {"spl.model": vocabulary(*special), "en.model": vocabulary()}
+        files |= {f"{language}.model": vocabulary(language) for language in ("de", "es", "fr")}
     pieces = sum(sentencepiece.SentencePieceProcessor(model_proto=file).get_piece_size() for file in files.values())
     document["head"]["num_classes"] = outputs = -(-pieces // 8) * 8
     if edit:
@@ -63,40 +51,32 @@ def members(config_name, edit=None):
 def tensors(document, outputs):
     torch.manual_seed(0)
     decoder = document["transf_decoder"]["config_dict"]
-    shapes = released_like._front_end(document["preprocessor"]) | released_like._subsampling(document["encoder"])
+    shapes = released_like.front_end(document["preprocessor"]) | released_like.subsampling(document["encoder"])
     for index in range(document["encoder"]["n_layers"]):
-        layer = released_like._layer(document["encoder"])
+        layer = released_like.layer(document["encoder"])
         shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in layer.items()}
     width = decoder["hidden_size"]
     if document["encoder"]["d_model"] != width:
-        shapes |= _affine("encoder_decoder_proj", width, document["encoder"]["d_model"])
+        shapes |= affine("encoder_decoder_proj", width, document["encoder"]["d_model"])
     embedding = "transf_decoder._embedding"
     table = "weight" if decoder["learn_positional_encodings"] else "pos_enc"
     shapes[f"{embedding}.token_embedding.weight"] = (outputs, width)
     shapes[f"{embedding}.position_embedding.{table}"] = (decoder["max_sequence_length"], width)
-    shapes |= _norm(f"{embedding}.layer_norm", width)
+    shapes |= affine(f"{embedding}.layer_norm", width)
     for index in range(decoder["num_layers"]):
         shapes |= _layer(f"transf_decoder._decoder.layers.{index}", width, decoder["inner_size"])
-    shapes |= _norm("transf_decoder._decoder.final_layer_norm", width)
+    shapes |= affine("transf_decoder._decoder.final_layer_norm", width)
     shapes["log_softmax.mlp.layer0.bias"] = (outputs,)
-    values = {name: released_like._value(name, shape) for name, shape in shapes.items()}
+    values = {name: released_like.value(name, shape) for name, shape in shapes.items()}
     return values | {"log_softmax.mlp.layer0.weight": values[f"{embedding}.token_embedding.weight"]}
 
 
 def _layer(prefix, width, inner):
     shapes = {}
     for number, attention in ((1, "first_sub_layer"), (2, "second_sub_layer")):
-        shapes |= _norm(f"{prefix}.layer_norm_{number}", width)
+        shapes |= affine(f"{prefix}.layer_norm_{number}", width)
         for projection in ("query_net", "key_net", "value_net", "out_projection"):
-            shapes |= _affine(f"{prefix}.{attention}.{projection}", width, width)
-    shapes |= _norm(f"{prefix}.layer_norm_3", width)
-    shapes |= _affine(f"{prefix}.third_sub_layer.dense_in", inner, width)
-    return shapes | _affine(f"{prefix}.third_sub_layer.dense_out", width, inner)
-
-
-def _affine(name, *shape):
-    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-
-
-def _norm(name, width):
-    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+            shapes |= affine(f"{prefix}.{attention}.{projection}", width, width)
+    shapes |= affine(f"{prefix}.layer_norm_3", width)
+    shapes |= affine(f"{prefix}.third_sub_layer.dense_in", inner, width)
+    return shapes | affine(f"{prefix}.third_sub_layer.dense_out", width, inner)

@@ -25,20 +25,22 @@ def members(config_name, edit=None):
 
 def tensors(document):
     torch.manual_seed(0)
-    return {name: _value(name, shape) for name, shape in shapes(document).items()}
+    return {name: value(name, shape) for name, shape in shapes(document).items()}
 
 
 def shapes(document):
     """Names and shapes of all tensors."""
-    encoder, front_end = _parameters(document["encoder"]), _parameters(document["preprocessor"])
-    shapes = _front_end(front_end) | (_jasper(encoder) if "jasper" in encoder else _conformer(encoder))
+    encoder = _parameters(document["encoder"])
+    shapes = front_end(_parameters(document["preprocessor"])) | (
+        _jasper(encoder) if "jasper" in encoder else _conformer(encoder)
+    )
     labels = LABELS if "tokenizer" in document else len(_parameters(document["decoder"])["vocabulary"])
     width = encoder["jasper"][-1]["filters"] if "jasper" in encoder else encoder["d_model"]
     if "joint" in document:
         shapes |= _transducer(document, labels, width)
     if "joint" not in document or "aux_ctc" in document:
         prefix = "ctc_decoder" if "joint" in document else "decoder"
-        shapes |= _affine(f"{prefix}.decoder_layers.0", labels + 1, width, 1)
+        shapes |= affine(f"{prefix}.decoder_layers.0", labels + 1, width, 1)
     return shapes
 
 
@@ -47,31 +49,32 @@ def _parameters(section):
     return section.get("params", section)
 
 
-def _value(name, shape):
+def value(name, shape):
     if name.endswith("num_batches_tracked"):
         return torch.tensor(7)
     if name.endswith("running_var") or name.startswith("preprocessor."):
         return torch.rand(shape) + 0.5
-    value = torch.randn(shape) * 0.2
+    values = torch.randn(shape) * 0.2
     if name == "decoder.prediction.embed.weight":
-        value[-1] = 0
-    return value
+        values[-1] = 0
+    return values
 
 
-def _affine(name, *shape, bias=True):
+def affine(name, *shape, bias=True):
+    """Names and shapes of a linear layer, a convolution or a norm."""
     return {f"{name}.weight": shape} | ({f"{name}.bias": shape[:1]} if bias else {})
 
 
-def _front_end(section):
+def front_end(section):
     window = int(section.get("window_size", 0.02) * 16000)
     bank = (1, section.get("features", 64), section["n_fft"] // 2 + 1)
     return {"preprocessor.featurizer.window": (window,), "preprocessor.featurizer.fb": bank}
 
 
 def _conformer(section):
-    shapes = _subsampling(section)
+    shapes = subsampling(section)
     for index in range(section["n_layers"]):
-        shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in _layer(section).items()}
+        shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in layer(section).items()}
     return shapes
 
 
@@ -105,39 +108,38 @@ def _batch_norm(name, width):
     return tensors | {f"{name}.num_batches_tracked": ()}
 
 
-def _subsampling(section):
+def subsampling(section):
     width, mels = section["d_model"], section["feat_in"]
     channels = section.get("subsampling_conv_channels", -1)
     channels = width if channels == -1 else channels
     factor = section.get("subsampling_factor", 4)
-    shapes = _affine("encoder.pre_encode.conv.0", channels, 1, 3, 3)
+    shapes = affine("encoder.pre_encode.conv.0", channels, 1, 3, 3)
     for stage in range(1, factor.bit_length() - 1):
         if section.get("subsampling", "striding") == "striding":
-            shapes |= _affine(f"encoder.pre_encode.conv.{2 * stage}", channels, channels, 3, 3)
+            shapes |= affine(f"encoder.pre_encode.conv.{2 * stage}", channels, channels, 3, 3)
         else:
-            shapes |= _affine(f"encoder.pre_encode.conv.{3 * stage - 1}", channels, 1, 3, 3)
-            shapes |= _affine(f"encoder.pre_encode.conv.{3 * stage}", channels, channels, 1, 1)
-    return shapes | _affine("encoder.pre_encode.out", width, channels * -(-mels // factor))
+            shapes |= affine(f"encoder.pre_encode.conv.{3 * stage - 1}", channels, 1, 3, 3)
+            shapes |= affine(f"encoder.pre_encode.conv.{3 * stage}", channels, channels, 1, 1)
+    return shapes | affine("encoder.pre_encode.out", width, channels * -(-mels // factor))
 
 
-def _layer(section):
+def layer(section):
     width, bias = section["d_model"], section.get("use_bias", True)
     inner = width * section.get("ff_expansion_factor", 4)
     heads = section.get("n_heads", 4)
     shapes = {}
     for norm in ("norm_feed_forward1", "norm_self_att", "norm_conv", "norm_feed_forward2", "norm_out"):
-        shapes |= _affine(norm, width)
-        shapes[f"{norm}.bias"] = (width,)
+        shapes |= affine(norm, width)
     for feed_forward in ("feed_forward1", "feed_forward2"):
-        shapes |= _affine(f"{feed_forward}.linear1", inner, width, bias=bias)
-        shapes |= _affine(f"{feed_forward}.linear2", width, inner, bias=bias)
+        shapes |= affine(f"{feed_forward}.linear1", inner, width, bias=bias)
+        shapes |= affine(f"{feed_forward}.linear2", width, inner, bias=bias)
     for projection in ("linear_q", "linear_k", "linear_v", "linear_out"):
-        shapes |= _affine(f"self_attn.{projection}", width, width, bias=bias)
-    shapes |= _affine("self_attn.linear_pos", width, width, bias=False)
+        shapes |= affine(f"self_attn.{projection}", width, width, bias=bias)
+    shapes |= affine("self_attn.linear_pos", width, width, bias=False)
     shapes |= {f"self_attn.pos_bias_{kind}": (heads, width // heads) for kind in "uv"}
-    shapes |= _affine("conv.pointwise_conv1", 2 * width, width, 1, bias=bias)
-    shapes |= _affine("conv.depthwise_conv", width, 1, section.get("conv_kernel_size", 31), bias=bias)
-    shapes |= _affine("conv.pointwise_conv2", width, width, 1, bias=bias)
+    shapes |= affine("conv.pointwise_conv1", 2 * width, width, 1, bias=bias)
+    shapes |= affine("conv.depthwise_conv", width, 1, section.get("conv_kernel_size", 31), bias=bias)
+    shapes |= affine("conv.pointwise_conv2", width, width, 1, bias=bias)
     return shapes | _batch_norm("conv.batch_norm", width)
 
 
@@ -151,5 +153,5 @@ def _transducer(document, labels, width):
         for source in ("ih", "hh"):
             shapes[f"decoder.prediction.dec_rnn.lstm.weight_{source}_l{layer}"] = (4 * hidden, hidden)
             shapes[f"decoder.prediction.dec_rnn.lstm.bias_{source}_l{layer}"] = (4 * hidden,)
-    shapes |= _affine("joint.enc", joint_width, width) | _affine("joint.pred", joint_width, hidden)
-    return shapes | _affine(f"joint.joint_net.{last}", outputs, joint_width)
+    shapes |= affine("joint.enc", joint_width, width) | affine("joint.pred", joint_width, hidden)
+    return shapes | affine(f"joint.joint_net.{last}", outputs, joint_width)

@@ -4,8 +4,6 @@ The golden models have 128 labels, so two vocabularies of 64 give them NeMo's to
 """
 
 import json
-from functools import cache
-from io import BytesIO
 
 import pytest
 import sentencepiece
@@ -15,22 +13,17 @@ from models.errors import UnreadableCheckpointError, UnsafeCheckpointError, Unsu
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
 from tests.models.checkpoint.nemo_files import TOKENIZER, archive, golden_document, golden_members, refusal, with_config
+from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
 
 MODELS = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "hybrid-tdt-ctc-bpe")
 SENTENCES = {
-    "en": ["the quick brown fox jumps over the lazy dog", "pack my box with five dozen jugs"] * 20,
-    "es": ["el veloz murciélago hindú comía feliz cardillo y kiwi", "la cigüeña tocaba el saxofón, señor"] * 20,
+    "en": ("the quick brown fox jumps over the lazy dog", "pack my box with five dozen jugs") * 20,
+    "es": ("el veloz murciélago hindú comía feliz cardillo y kiwi", "la cigüeña tocaba el saxofón, señor") * 20,
 }
 
 
-@cache
 def vocabulary(language):
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES[language]), model_writer=model, vocab_size=64, model_type="bpe",
-        bos_id=-1, eos_id=-1, minloglevel=2,
-    )  # fmt: skip
-    return model.getvalue()
+    return sentencepiece_model(64, sentences=SENTENCES[language], bos_id=-1, eos_id=-1)
 
 
 def pieces(language):

@@ -244,7 +244,7 @@ def test_a_vocabulary_without_the_pieces_of_prompts_is_refused(tmp_path):
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     members = canary_like.members("canary_1b_like")
-    members["fr.model"] = canary_like.sentencepiece_model(*(f"<x{number}>" for number in range(9)))
+    members["fr.model"] = canary_like.vocabulary(*(f"<x{number}>" for number in range(9)))
 
     assert "pieces of the tokenizer" in str(refusal(archive(tmp_path / "model.nemo", members)))
 

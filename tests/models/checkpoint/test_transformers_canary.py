@@ -4,13 +4,7 @@ Weights are random, and large enough for texts of some length; transformers is i
 alone takes seconds.
 """
 
-import json
-import shutil
-from functools import cache
-from io import BytesIO
-
 import pytest
-import sentencepiece
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -20,14 +14,14 @@ from models import CheckpointError, Prompt, load_model
 from models.config import PromptConfig
 from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
-from tests.models.checkpoint.nemo_files import put
+from tests.models.checkpoint.transformers_files import changed
+from tests.models.checkpoint.transformers_models import converted, randomize
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
 
 LANGUAGES = ("en", "de", "fr")
-SPECIAL = list(dict.fromkeys(required_pieces(PromptConfig("canary2", LANGUAGES, "en", timestamps=False))))
-SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
+SPECIAL = tuple(dict.fromkeys(required_pieces(PromptConfig("canary2", LANGUAGES, "en", timestamps=False))))
 CLIPS = [golden.clip("slt-12s")[20_000:41_117], golden.clip("awb-4s")]
 MOST = 40
 PROMPTS = [Prompt(), Prompt(language="de", punctuation=False), Prompt(target_language="fr")]
@@ -56,31 +50,11 @@ DECODERS = st.fixed_dictionaries(
 )
 
 
-@cache
-def sentencepiece_model():
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        vocab_size=304,
-        model_type="bpe",
-        byte_fallback=True,
-        user_defined_symbols=SPECIAL,
-        minloglevel=2,
-    )
-    return model.getvalue()
-
-
 def save_processor(folder, mels):
     """Save a processor with a SentencePiece model that transformers converts; return vocabulary and extractor."""
-    from transformers import CanaryProcessor, ParakeetFeatureExtractor, ParakeetTokenizer
-    from transformers.convert_slow_tokenizer import ParakeetConverter
+    from transformers import CanaryProcessor, ParakeetFeatureExtractor
 
-    (folder / "tokenizer.model").write_bytes(sentencepiece_model())
-    tokenizer = ParakeetTokenizer(
-        tokenizer_object=ParakeetConverter(str(folder / "tokenizer.model")).converted(),
-        clean_up_tokenization_spaces=False,
-    )
+    tokenizer = converted(folder, 304, SPECIAL, byte_fallback=True)
     tokenizer.add_special_tokens({"unk_token": "<unk>", "eos_token": END})
     extractor = ParakeetFeatureExtractor(feature_size=mels)
     CanaryProcessor(extractor, tokenizer, chat_template="{{ 'any' }}").save_pretrained(folder)
@@ -112,13 +86,7 @@ def random_model(vocabulary, shape, decoder, biases, seed):
         decoder_start_token_id=vocabulary["<|startofcontext|>"],
     )
     model = transformers.CanaryForConditionalGeneration(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.4)
-    for name, buffer in model.named_buffers():
-        if name.endswith("running_var"):
-            buffer.uniform_(0.5, 2.0)
-        elif name.endswith("running_mean"):
-            buffer.normal_()
+    randomize(model, std=0.4)
     model.proj_out.bias.data[end] += 2.0
     return model
 
@@ -212,19 +180,12 @@ def saved(tmp_path_factory):
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(saved, tmp_path, file, key, value, told):
-    folder = tmp_path / "changed"
-    shutil.copytree(saved, folder)
-    document = json.loads((folder / file).read_text(encoding="utf-8"))
-    put(document, key, value)
-    (folder / file).write_text(json.dumps(document), encoding="utf-8")
-
     with pytest.raises(CheckpointError, match=told):
-        load_model(folder)
+        load_model(changed(saved, tmp_path / "changed", file, (key, value)))
 
 
 def test_an_output_layer_of_its_own_is_refused(saved, tmp_path):
-    folder = tmp_path / "changed"
-    shutil.copytree(saved, folder)
+    folder = changed(saved, tmp_path / "changed", "config.json")
     tensors = load_file(folder / "model.safetensors")
     embedding = tensors["model.decoder.embed_tokens.weight"]
 

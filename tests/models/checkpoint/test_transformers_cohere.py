@@ -5,12 +5,8 @@ alone takes seconds.
 """
 
 import json
-import shutil
-from functools import cache
-from io import BytesIO
 
 import pytest
-import sentencepiece
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -22,6 +18,8 @@ from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
 from tests.models.checkpoint import test_transformers_canary as canary
 from tests.models.checkpoint.nemo_files import drop, put
+from tests.models.checkpoint.transformers_files import changed
+from tests.models.checkpoint.transformers_models import converted, randomize
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -29,33 +27,15 @@ pytestmark = pytest.mark.golden
 # Those of the processor, and one that only the vocabulary has.
 LANGUAGES = ("ar", "de", "el", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "vi", "zh")
 PIECES = dict.fromkeys(required_pieces(PromptConfig("cohere", (*LANGUAGES, "ru"), "en", timestamps=False)))
-SPECIAL = [piece for piece in PIECES if piece != "▁"]
+SPECIAL = tuple(piece for piece in PIECES if piece != "▁")
 CLIPS = [golden.clip("espeak-300ms"), golden.clip("slt-12s")[20_000:41_117], golden.clip("awb-4s")]
-
-
-@cache
-def sentencepiece_model():
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(canary.SENTENCES),
-        model_writer=model,
-        vocab_size=320,
-        model_type="bpe",
-        byte_fallback=True,
-        user_defined_symbols=SPECIAL,
-        minloglevel=2,
-    )
-    return model.getvalue()
 
 
 def save_processor(folder, mels):
     """Save a processor with a SentencePiece model that transformers converts; return vocabulary and processor."""
-    from transformers import CohereAsrFeatureExtractor, CohereAsrProcessor, ParakeetTokenizer
-    from transformers.convert_slow_tokenizer import ParakeetConverter
+    from transformers import CohereAsrFeatureExtractor, CohereAsrProcessor
 
-    (folder / "tokenizer.model").write_bytes(sentencepiece_model())
-    converted = ParakeetConverter(str(folder / "tokenizer.model")).converted()
-    tokenizer = ParakeetTokenizer(tokenizer_object=converted, clean_up_tokenization_spaces=False)
+    tokenizer = converted(folder, 320, SPECIAL, byte_fallback=True)
     tokenizer.add_special_tokens({"unk_token": "<unk>", "eos_token": END})
     processor = CohereAsrProcessor(CohereAsrFeatureExtractor(feature_size=mels, dither=0.0), tokenizer)
     processor.save_pretrained(folder)
@@ -79,13 +59,7 @@ def random_model(vocabulary, shape, decoder, biases, seed):
         **decoder,
     )
     model = transformers.CohereAsrForConditionalGeneration(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.4)
-    for name, buffer in model.named_buffers():
-        if name.endswith("running_var"):
-            buffer.uniform_(0.5, 2.0)
-        elif name.endswith("running_mean"):
-            buffer.normal_()
+    randomize(model, std=0.4)
     model.proj_out.bias.data[end] += 2.0
     return model
 
@@ -147,15 +121,6 @@ def saved(tmp_path_factory):
     vocabulary, _ = save_processor(folder, 16)
     random_model(vocabulary, shape | small, decoder, biases=True, seed=0).save_pretrained(folder)
     load_model(folder)
-    return folder
-
-
-def changed(saved, folder, file, *changes):
-    shutil.copytree(saved, folder)
-    document = json.loads((folder / file).read_text(encoding="utf-8"))
-    for key, value in changes:
-        put(document, key, value)
-    (folder / file).write_text(json.dumps(document), encoding="utf-8")
     return folder
 
 

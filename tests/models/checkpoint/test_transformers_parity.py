@@ -4,12 +4,9 @@ The models are random, and so wide that they say something; transformers is impo
 alone takes seconds.
 """
 
-from functools import cache
-from io import BytesIO
 from itertools import groupby
 
 import pytest
-import sentencepiece
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,11 +14,12 @@ from hypothesis import strategies as st
 from models import load_model
 from models.text.tokenizers import SentencePieceTokenizer
 from tests.models import golden_data as golden
+from tests.models.checkpoint.sentencepiece_models import SENTENCES, sentencepiece_model
+from tests.models.checkpoint.transformers_models import converted, randomize
 from tests.models.companions import MARGIN, alone
 
 pytestmark = pytest.mark.golden
 
-SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
 CLIPS = [golden.clip("slt-12s")[20_000:31_117], golden.clip("espeak-300ms")]
 DURATIONS = 5
 MAX_SYMBOLS = 10
@@ -41,32 +39,19 @@ SHAPES = st.fixed_dictionaries(
 )
 
 
-@cache
-def sentencepiece_model(*, byte_fallback):
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        vocab_size=300 if byte_fallback else 28,
-        model_type="bpe",
-        byte_fallback=byte_fallback,
-        user_defined_symbols=["<|en|>"] if byte_fallback else [],
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return model.getvalue()
+def vocabulary(*, byte_fallback):
+    """The arguments of ``sentencepiece_model``."""
+    options = {"byte_fallback": byte_fallback, "hard_vocab_limit": False}
+    return (300, ("<|en|>",), SENTENCES) if byte_fallback else (28, (), SENTENCES), options
 
 
-def save_processor(folder, kind, mels, model_path, *, byte_fallback):
+def save_processor(folder, kind, mels, *, byte_fallback):
     """Write what transformers' own conversion of a SentencePiece model gives; returns the number of labels."""
-    from transformers import ParakeetFeatureExtractor, ParakeetProcessor, ParakeetTokenizer
-    from transformers.convert_slow_tokenizer import ParakeetConverter
+    from transformers import ParakeetFeatureExtractor, ParakeetProcessor
 
-    model_path.write_bytes(sentencepiece_model(byte_fallback=byte_fallback))
-    converted = ParakeetConverter(str(model_path)).converted()
-    labels = converted.get_vocab_size()
-    blank = "<pad>" if kind == "ctc" else "<blank>"
-    tokenizer = ParakeetTokenizer(tokenizer_object=converted, clean_up_tokenization_spaces=False)
+    sizes, options = vocabulary(byte_fallback=byte_fallback)
+    tokenizer = converted(folder, *sizes, **options)
+    labels, blank = len(tokenizer), "<pad>" if kind == "ctc" else "<blank>"
     tokenizer.add_tokens([blank], special_tokens=True)
     tokenizer.add_special_tokens({"unk_token": "<unk>", "pad_token": blank})
     extractor = ParakeetFeatureExtractor(feature_size=mels)
@@ -87,13 +72,7 @@ def random_model(kind, labels, shape, biases, seed):
         common |= {"blank_token_id": labels, "pad_token_id": labels, "decoder_hidden_size": 12}
     config = getattr(transformers, f"Parakeet{name}Config")(vocab_size=labels + 1, **common)
     model = getattr(transformers, f"ParakeetFor{name}")(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.3)
-    for buffer_name, buffer in model.named_buffers():
-        if buffer_name.endswith("running_var"):
-            buffer.uniform_(0.5, 2.0)
-        elif buffer_name.endswith("running_mean"):
-            buffer.normal_()
+    randomize(model, std=0.3)
     head = model.ctc_head if kind == "ctc" else model.joint.head
     head.weight.data.mul_(4)
     head.bias.data[labels] += 3.0
@@ -156,9 +135,7 @@ def test_random_models_give_the_same_tokens(kind, tmp_path_factory):
     @given(SHAPES, st.booleans(), st.booleans(), st.integers(0, 2**16))
     def check(shape, biases, byte_fallback, seed):
         folder = tmp_path_factory.mktemp(kind)
-        labels, extractor = save_processor(
-            folder, kind, shape["num_mel_bins"], folder / "tokenizer.model", byte_fallback=byte_fallback
-        )
+        labels, extractor = save_processor(folder, kind, shape["num_mel_bins"], byte_fallback=byte_fallback)
         theirs = random_model(kind, labels, shape, biases, seed)
         if kind != "ctc":
             balance(theirs, extractor(CLIPS[0], sampling_rate=16_000, return_tensors="pt"), labels)
@@ -196,10 +173,11 @@ def test_texts_of_a_converted_vocabulary_are_those_of_its_sentencepiece_model(by
     from models.checkpoint.transformers.json_document import parse_json
     from models.checkpoint.transformers.tokenizer import parse_tokenizer
 
-    labels, _ = save_processor(tmp_path, "tdt", 80, tmp_path / "tokenizer.model", byte_fallback=byte_fallback)
+    labels, _ = save_processor(tmp_path, "tdt", 80, byte_fallback=byte_fallback)
     documents = [(tmp_path / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")]
     ours = parse_tokenizer(*(parse_json(content, "it") for content in documents), labels)
-    original = SentencePieceTokenizer(sentencepiece_model(byte_fallback=byte_fallback))
+    sizes, options = vocabulary(byte_fallback=byte_fallback)
+    original = SentencePieceTokenizer(sentencepiece_model(*sizes, **options))
     special = [token for token, piece in enumerate(original.pieces) if piece in ("<unk>", "<s>", "</s>")]
     assert ours.pieces == original.pieces
     assert ours.join(special) == ""

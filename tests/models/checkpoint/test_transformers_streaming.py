@@ -1,7 +1,5 @@
 """Folders of transformers' models for streams give its frames and tokens, with each look-ahead and each prompt."""
 
-import json
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +9,9 @@ from models import load_model
 from models.errors import UnsupportedValueError
 from tests.models import golden_data as golden
 from tests.models.checkpoint import test_transformers_parity as parity
-from tests.models.checkpoint.nemo_files import put, refusal
+from tests.models.checkpoint.nemo_files import refusal
+from tests.models.checkpoint.transformers_files import changed
+from tests.models.checkpoint.transformers_models import randomize
 from tests.models.companions import MARGIN, alone
 
 PROMPTS = {"auto": 2, "en-US": 0, "en": 0, "de-DE": 1}
@@ -37,8 +37,7 @@ def write(folder, shape, biases, seed, *, prompted):
     import transformers
 
     name = "Nemotron3_5Asr" if prompted else "NemotronAsrStreaming"
-    model_path = folder / "tokenizer.model"
-    labels, _ = parity.save_processor(folder, "rnnt", shape["num_mel_bins"], model_path, byte_fallback=False)
+    labels, _ = parity.save_processor(folder, "rnnt", shape["num_mel_bins"], byte_fallback=False)
     extractor = transformers.NemotronAsrStreamingFeatureExtractor(feature_size=shape["num_mel_bins"])
     more = {"prompt_dictionary": PROMPTS, "num_prompts": 4} if prompted else {}
     getattr(transformers, f"{name}Processor")(
@@ -56,8 +55,7 @@ def write(folder, shape, biases, seed, *, prompted):
         common |= {"num_prompts": 4, "prompt_intermediate_size": 2 * shape["hidden_size"], "default_prompt_id": 2}
     config = getattr(transformers, f"{name}Config")(vocab_size=labels + 1, **common)
     model = getattr(transformers, f"{name}ForRNNT")(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.3)
+    randomize(model, std=0.3)
     model.joint.head.weight.data.mul_(4)
     model.decoder.decoder_projector.weight.data.mul_(4)
     model.generation_config.decoder_start_token_id = labels
@@ -133,13 +131,7 @@ def test_random_models_give_the_same_frames_and_tokens(prompted, tmp_path_factor
     ],
 )
 def test_what_would_change_a_transcript_is_refused_by_name(file, key, value, written, tmp_path):
-    for path in written.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    document = json.loads((tmp_path / file).read_text(encoding="utf-8"))
-    put(document, key, value)
-    (tmp_path / file).write_text(json.dumps(document), encoding="utf-8")
-
-    assert isinstance(refusal(tmp_path), UnsupportedValueError)
+    assert isinstance(refusal(changed(written, tmp_path / "changed", file, (key, value))), UnsupportedValueError)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Small folders as transformers writes them, honest and otherwise, without transformers, which takes long to import."""
 
 import json
+import shutil
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from safetensors.torch import save_file
 from models.checkpoint.transformers.config import Documents, parse_transformers_config
 from models.checkpoint.transformers.names import transformers_names
 from models.network import Network
+from tests.models.checkpoint.nemo_files import put
 
 PIECES = ("<unk>", "▁the", "▁c", "at", "s", "▁", ",", "<0xE2>", "<0x82>", "<0xAC>")
 LABELS = len(PIECES)
@@ -124,3 +126,13 @@ def sharded(path, kind="tdt"):
     }
     places = {name: shard for shard, content in shards.items() for name in content}
     return write(Path(path), documents(kind) | {INDEX: {"metadata": {}, "weight_map": places}}, shards)
+
+
+def changed(saved, path, file, *changes):
+    """A copy of a folder with other values at some dotted keys of a file."""
+    shutil.copytree(saved, path)
+    document = json.loads((path / file).read_text(encoding="utf-8"))
+    for key, value in changes:
+        put(document, key, value)
+    (path / file).write_text(json.dumps(document), encoding="utf-8")
+    return path

@@ -15,7 +15,7 @@ from tests.models import canary
 from tests.models import golden_data as golden
 
 MODEL = golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
-FLOAT16_ENCODER = 1e-2  # of the largest value; bfloat16 keeps three bits less (test_device.py)
+FLOAT16_ENCODER = 1e-2  # of the largest value; bfloat16 keeps three bits less
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """From token ids to text, as SentencePiece and NeMo have it."""
 
-from io import BytesIO
-
 import pytest
-import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,25 +12,13 @@ from models.text.tokenizers import (
     WordPieceTokenizer,
 )
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
-
-SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
+from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     """Bytes for what it has not seen, one piece printed as it stands, and marks of the start and the end."""
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        vocab_size=300,
-        model_type="bpe",
-        byte_fallback=True,
-        user_defined_symbols=["<|en|>"],
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return SentencePieceTokenizer(model.getvalue())
+    return SentencePieceTokenizer(sentencepiece_model(300, ("<|en|>",), byte_fallback=True, hard_vocab_limit=False))
 
 
 @pytest.fixture(scope="module")

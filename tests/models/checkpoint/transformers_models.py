@@ -1,0 +1,24 @@
+"""Random models and tokenizers of transformers, which is imported where it is used: that alone takes seconds."""
+
+from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
+
+
+def converted(folder, *vocabulary, **options):
+    """A tokenizer as transformers itself converts a SentencePiece model (``sentencepiece_model``)."""
+    from transformers import ParakeetTokenizer
+    from transformers.convert_slow_tokenizer import ParakeetConverter
+
+    (folder / "tokenizer.model").write_bytes(sentencepiece_model(*vocabulary, **options))
+    tokenizer_object = ParakeetConverter(str(folder / "tokenizer.model")).converted()
+    return ParakeetTokenizer(tokenizer_object=tokenizer_object, clean_up_tokenization_spaces=False)
+
+
+def randomize(model, std):
+    """Have weights, biases and running statistics all matter."""
+    for parameter in model.parameters():
+        parameter.data.normal_(std=std)
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_var"):
+            buffer.uniform_(0.5, 2.0)
+        elif name.endswith("running_mean"):
+            buffer.normal_()
