@@ -9,8 +9,8 @@ TORCH_INDEX   ?=
 TORCH_HASH    ?=
 # Triton for the tests of GPU kernels: torch's CPU builds on Linux come without it.
 TRITON_VERSION ?= 3.6.0
-# A build for CUDA 13, as a GPU machine has it.
-CUDA_TORCH_VERSION ?= 2.11.0
+# Builds for CUDA 13, as GPU machines have them: the oldest that Steno takes, and the newest.
+CUDA_TORCH_VERSIONS ?= 2.11.0 2.13.0
 # Of images: cpu or cuda, and the program that builds them.
 VARIANT       ?= cpu
 ENGINE        ?= docker
@@ -200,16 +200,21 @@ test-cpus: setup
 test-gpu:
 	$(PYTHON) -m pytest -W default -m gpu tests/models tests/training/losses $(ARGS)
 
-# Checks the code's calls of CUDA on a machine without a GPU (tests/null_cuda/build.py). Takes torch's CUDA build:
-# gigabytes.
-null-cuda: $(NULL)/.ready
-	bash tests/null_cuda/rehearse.sh $(NULL)
+# Checks the code's calls of CUDA on a machine without a GPU (tests/null_cuda/build.py); takes 2 GB for each version of
+# torch. ARGS='gpu_backlog --minutes 30' runs that benchmark instead.
+null-cuda: $(CUDA_TORCH_VERSIONS:%=$(NULL)-%/.ready)
+	for version in $(CUDA_TORCH_VERSIONS); do bash tests/null_cuda/rehearse.sh $(NULL)-$$version $(ARGS) || exit 1; done
 
-$(NULL)/.ready:
-	$(PYTHON) -m venv $(NULL)
-	$(NULL)/bin/pip install --quiet torch==$(CUDA_TORCH_VERSION)
-	$(NULL)/bin/pip install --quiet --no-deps 'nvidia-cuda-crt==13.0.*'
-	$(NULL)/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,eval,dev]' torch==$(CUDA_TORCH_VERSION)
+# NVIDIA's libraries are replaced; of them this takes headers. Other packages are those of $(VENV).
+$(NULL)-%/.ready: $(STAMP)
+	$(PYTHON) -m venv $(NULL)-$*
+	$(NULL)-$*/bin/pip install --quiet --no-deps torch===$*
+	$(NULL)-$*/bin/pip install --quiet --no-deps cuda-pathfinder \
+	  'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cupti==13.0.*' \
+	  $$($(NULL)-$*/bin/python -c "from importlib.metadata import requires; print(*(one.partition(';')[0].replace(' ', '') \
+	    for one in requires('torch') if one.startswith(('triton', 'cuda-bindings'))))")
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+	  > $$($(NULL)-$*/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beside.pth
 	touch $@
 
 lint: setup

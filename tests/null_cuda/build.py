@@ -31,6 +31,9 @@ LIBRARIES = {
     "libcusolver.so.12": (r"cusolver", None, "CUSOLVER"),
     "libnccl.so.2": (r"nccl", None, "NCCL"),
     "libcufile.so.0": (r"cuFile", None, "CUFILE"),
+    "libcupti.so.13": (r"cupti", "profiler.c", "CUPTI"),
+    "libnvrtc.so.13": (r"nvrtc", None, "NVRTC"),
+    "libnvshmem_host.so.3": (r"nvshmem", None, "NVSHMEM"),
 }
 
 
@@ -42,7 +45,8 @@ def main() -> None:
     for name, (pattern, source, macro) in LIBRARIES.items():
         functions = {symbol: version for symbol, version in wanted.items() if re.match(pattern, symbol)}
         _make(folder, name, functions, HERE / source if source else None, macro)
-    _make(folder, "libcuda.so.1", dict.fromkeys(_wanted_of_the_driver(), ""), HERE / "driver.c", "CUDA")
+    _make(folder, "libcuda.so.1", _found_by_name("cu[A-Z]"), HERE / "driver.c", "CUDA")
+    _make(folder, "libnvidia-ml.so.1", _found_by_name("nvml"), HERE / "libraries.c", "NVML")
     print(
         f"LD_PRELOAD={':'.join(str(folder / name) for name in LIBRARIES)} LD_LIBRARY_PATH={folder}"
         f" TRITON_LIBCUDA_PATH={folder} TRITON_INTERPRET=0 PYTHONPATH={HERE}"
@@ -62,10 +66,11 @@ def _wanted_of_torch() -> dict[str, str]:
     return wanted
 
 
-def _wanted_of_the_driver() -> list[str]:
-    """Return the functions that torch looks for in the driver by name; it does so for all before it calls one."""
+def _found_by_name(prefix: str) -> dict[str, str]:
+    """Return the functions that torch looks for in drivers by name; it does so for all before it calls one."""
     text = (SITE / "torch" / "lib" / "libc10_cuda.so").read_bytes()
-    return sorted({name.decode() for name in re.findall(rb"\0(cu[A-Z][A-Za-z0-9]+)(?=\0)", text)})
+    names = re.findall(rb"\0(%b[A-Za-z0-9_]+)(?=\0)" % prefix.encode(), text)
+    return dict.fromkeys(sorted({name.decode() for name in names}), "")
 
 
 def _make(folder: Path, name: str, functions: dict[str, str], source: Path | None, macro: str) -> None:

@@ -1,4 +1,4 @@
-// What callers of cuBLAS, cuFFT and cuDNN read of them; all other functions say that they succeeded (see build.py).
+// What callers of cuBLAS, cuFFT, cuDNN and NVML read of them; all other functions say that they succeeded (see build.py).
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,4 +56,13 @@ size_t cudnnGetVersion(void) { return 91900; }
 size_t cudnnGetCudartVersion(void) { return 13000; }
 int cudnnCreate(void **handle) { return made(handle); }
 const char *cudnnGetErrorString(int status) { return "null CUDA"; }
+#endif
+
+#ifdef NVML
+int nvmlInit(void) { return 0; }
+
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = 1;
+    return 0;
+}
 #endif

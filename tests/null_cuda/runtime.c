@@ -30,6 +30,8 @@ static __thread int last_error;
 
 static int failed(int status) { return last_error = status; }
 
+void null_cuda_runs(const char *name) __attribute__((weak));  // the profiler's
+
 // ---- memory ----
 
 enum { PAGEABLE = 0, PINNED = 1, DEVICE = 2 };  // as cudaMemoryType has them
@@ -366,6 +368,11 @@ int cudaGraphNodeGetDependencies(void *node, void **before, void *edges, size_t 
     return 0;
 }
 
+int cudaGraphLaunch(void *executable, void *stream) {
+    if (null_cuda_runs) null_cuda_runs("graph");
+    return 0;
+}
+
 // ---- kernels ----
 
 static __thread struct {
@@ -374,7 +381,7 @@ static __thread struct {
     void *stream;
 } configuration;
 
-static int launched(Size3 grid, Size3 block, size_t shared) {
+static int launched(Size3 grid, Size3 block, size_t shared, void *stream) {
     size_t threads = (size_t)block.x * block.y * block.z;
     if (!grid.x || !grid.y || !grid.z || !threads || threads > 1024 || grid.y > 65535 || grid.z > 65535 ||
         shared > MOST_SHARED_MEMORY)
@@ -382,21 +389,22 @@ static int launched(Size3 grid, Size3 block, size_t shared) {
             9, "to launch %u %u %u blocks of %u %u %u threads with %zu bytes", grid.x, grid.y, grid.z, block.x, block.y,
             block.z, shared
         );
+    if (null_cuda_runs && !stream_of(stream)->captures) null_cuda_runs("kernel");
     return 0;
 }
 
 int cudaLaunchKernel(const void *kernel, Size3 grid, Size3 block, void **arguments, size_t shared, void *stream) {
-    return launched(grid, block, shared);
+    return launched(grid, block, shared, stream);
 }
 
 int __cudaLaunchKernel(void *kernel, Size3 grid, Size3 block, void **arguments, size_t shared, void *stream) {
-    return launched(grid, block, shared);
+    return launched(grid, block, shared, stream);
 }
 
 int cudaLaunchKernelExC(const cudaLaunchConfig_t *wanted, const void *kernel, void **arguments) {
     Size3 grid = {wanted->gridDim.x, wanted->gridDim.y, wanted->gridDim.z};
     Size3 block = {wanted->blockDim.x, wanted->blockDim.y, wanted->blockDim.z};
-    return launched(grid, block, wanted->dynamicSmemBytes);
+    return launched(grid, block, wanted->dynamicSmemBytes, wanted->stream);
 }
 
 unsigned __cudaPushCallConfiguration(Size3 grid, Size3 block, size_t shared, void *stream) {
