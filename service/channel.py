@@ -64,7 +64,7 @@ class Channel(Generic[M]):
         self._received = bytearray()
         self._descriptors: deque[int | None] = deque()
         self._unsent: deque[tuple[bytearray, list[int]]] = deque()  # a descriptor is sent with the bytes behind it
-        self._is_closing = False
+        self._is_closing = self._is_closed = False
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(connection, self._receive)
 
@@ -128,7 +128,7 @@ class Channel(Generic[M]):
 
     def _flush(self) -> None:
         """Send what is queued, the rest of it when the socket takes more."""
-        if self.lost.done():
+        if self._is_closed:
             return
         self._loop.remove_writer(self._connection)
         try:
@@ -152,9 +152,9 @@ class Channel(Generic[M]):
             self._end()
 
     def _end(self) -> None:
-        if self.lost.done():
+        if self._is_closed:
             return
-        self._is_closing = True
+        self._is_closing = self._is_closed = True
         self._loop.remove_reader(self._connection)
         self._loop.remove_writer(self._connection)
         self._connection.close()
@@ -163,7 +163,8 @@ class Channel(Generic[M]):
                 os.close(descriptor)
         self._descriptors.clear()
         self._unsent.clear()
-        self.lost.set_result(None)
+        if not self.lost.done():  # who waits for it may be cancelled
+            self.lost.set_result(None)
 
 
 class BlockingChannel(Generic[M]):

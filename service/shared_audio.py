@@ -111,10 +111,11 @@ class Arena:
                 self._map.madvise(mmap.MADV_REMOVE, start * _SAMPLE_BYTES, (stop - start) * _SAMPLE_BYTES)
 
     def close(self) -> None:
-        """Close the descriptor; nothing can be reserved beyond the memory of now."""
+        """Close the descriptor, and let the memory go, which has one of its own; nothing can be reserved any more."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        self._descriptor = -1
+        self._descriptor, self._map, self._memory = -1, None, np.empty(0, np.float32)
+        self._holes.clear()
 
     def _grow(self, size: int) -> None:
         end = len(self._memory)

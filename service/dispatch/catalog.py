@@ -17,10 +17,10 @@ class ServedModel:
         id: its name for clients.
         checkpoint: where its weights come from.
         ready: the last description of it by an engine; None until one has loaded it.
-        users: number of requests that use it now.
         is_leaving: whether it takes no new requests.
         is_on_demand: whether it was loaded for a request, and may be unloaded when idle.
         identifies: whether it is the language identifier, for which clients cannot ask.
+        users: number of requests that use it now.
         last_used: time of ``clock`` when it was loaded, or its last request ended.
         clock: monotonic seconds.
     """
@@ -28,10 +28,10 @@ class ServedModel:
     id: str
     checkpoint: str
     ready: Ready | None = None
-    users: int = 0
     is_leaving: bool = False
     is_on_demand: bool = False
     identifies: bool = False
+    users: int = 0
     last_used: float = 0.0
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     _unused: asyncio.Event = field(default_factory=asyncio.Event, repr=False)

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from audio.recording import read_samples
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
+from service.dispatch.errors import OverloadedError
 from service.shared_audio import ArenaView, Item
 from service.threads import in_thread
 from service.workers.protocol import Transcribe
@@ -19,7 +20,7 @@ class HandedOver:
     Args:
         message: describes it.
         memory: the worker's memory.
-        file: descriptor of its file, if it is not in memory; `close` closes it.
+        file: descriptor of its file, if it is not in memory, which `close` closes; None: there was no room for it.
         threads: threads for reading the file.
 
     Attributes:
@@ -46,14 +47,15 @@ class HandedOver:
 
         Raises:
             ValueError: if it does not have them.
+            OverloadedError: if this process could open no file for it.
         """
         start, stop, _ = segment
         if not 0 <= start <= stop <= self.samples:
             raise ValueError(f"there is no part {start}:{stop} of {self.samples} samples")
         if self._item is not None:
             return self._memory.read(Item(self._item.offset + start, stop - start))
-        file = self._file
-        assert file is not None
+        if (file := self._file) is None:
+            raise OverloadedError("The service can open no file for this request now.", 1)
         return await in_thread(self._threads, lambda: read_samples(file, start, stop))
 
     def close(self) -> None:

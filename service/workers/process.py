@@ -32,17 +32,7 @@ from service.settings import Settings
 from service.shared_audio import Arena
 from service.threads import in_thread_if_possible
 from service.tracing import tracer
-from service.workers.protocol import (
-    Answered,
-    Ended,
-    Finish,
-    Granted,
-    Relay,
-    Snapshot,
-    State,
-    ToWorker,
-    to_worker,
-)
+from service.workers import protocol
 from service.workers.relay import WorkerApp
 from service.workers.remote import RemoteCore
 from service.workers.shared_counts import SharedCounts, SharedMemory
@@ -65,7 +55,7 @@ class Worker:
     def __init__(self, settings: Settings, *, row: int, counts: int, memory: int, connection: socket.socket) -> None:
         self._settings = settings
         self._shared = SharedMemory(counts, settings.http_processes + 1, row)
-        self._channel = Channel(connection, to_worker, self._handle)
+        self._channel = Channel(connection, protocol.to_worker, self._handle)
         self._channel.lost.add_done_callback(_exit)
         self._arena = Arena(memory)
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
@@ -80,16 +70,16 @@ class Worker:
         self._has_state = asyncio.Event()
         self._finish = asyncio.Event()
 
-    def _handle(self, message: ToWorker) -> None:
+    def _handle(self, message: protocol.ToWorker) -> None:
         match message:
-            case Granted() | Answered() | Ended():
+            case protocol.Granted() | protocol.Answered() | protocol.Ended():
                 self._core.handle(message)
-            case State(models=models, keys=keys):
-                self._core.catalog.replace(ServedModel(**msgspec.structs.asdict(model)) for model in models)
+            case protocol.State(models=models, keys=keys):
+                self._core.catalog.replace(ServedModel(*model) for model in models)
                 self._access.replace(keys)
                 self._metrics.expect_keys(self._access.names)
                 self._has_state.set()
-            case Finish():
+            case protocol.Finish():
                 self._finish.set()
 
     async def run(self, listener: socket.socket) -> None:
@@ -98,7 +88,7 @@ class Worker:
         settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, version("steno"))
         with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front), partial(self._channel.send, Relay()))
+            app = WorkerApp(create_app(front), partial(self._channel.send, protocol.Relay()))
             connections = SharedCounts(self._shared, "connections")
             web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
 
@@ -131,7 +121,7 @@ class Worker:
         """Send the metrics of now."""
         registry = self._metrics.registry
         # It takes some milliseconds. A worker that sends none is killed.
-        self._channel.send(Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
+        self._channel.send(protocol.Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
 
     async def _send_snapshots(self) -> None:
         while True:

@@ -25,6 +25,9 @@ MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, la
 MetricSamples = list[MetricSample]
 Levels = tuple[float | None, float | None]  # what is left of a key's limits: requests, seconds; None: no limit
 
+# Of a `service.dispatch.catalog.ServedModel`: id, checkpoint, ready, is_leaving, is_on_demand, identifies.
+ModelEntry = tuple[str, str, Ready | None, bool, bool, bool]
+
 
 class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message."""
@@ -89,17 +92,6 @@ class End(Tagged, frozen=True):
 
     call: int
     has_failed: bool = False
-
-
-class ModelEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A model of the catalog; see `service.dispatch.catalog.ServedModel`."""
-
-    id: str
-    checkpoint: str
-    ready: Ready | None
-    is_leaving: bool
-    is_on_demand: bool
-    identifies: bool
 
 
 class State(Tagged, frozen=True):

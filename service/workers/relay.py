@@ -24,8 +24,8 @@ _PIECE_BYTES = 1 << 16
 # They are about one connection, and the next one is another.
 _HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
 # Who asks is what the worker knows, not what a client writes.
-_FORWARDED = {b"x-forwarded-for", b"x-forwarded-proto"}
-_FRAMING = {b"transfer-encoding"}  # of an answer: its pieces are framed anew
+_NOT_ASKED = _HOP_BY_HOP | {b"x-forwarded-for", b"x-forwarded-proto"}
+_NOT_ANSWERED = _HOP_BY_HOP | {b"transfer-encoding"}  # the pieces of an answer are framed anew
 
 
 class WorkerApp:
@@ -58,7 +58,7 @@ class WorkerApp:
         reader, writer = await asyncio.open_connection(sock=ours)
         assert head is not None
         writer.write(head)
-        answering = asyncio.create_task(_relay(connection, reader, writer, receive, send))
+        answering = asyncio.create_task(_answer(connection, reader, writer, receive, send))
         try:
             await asyncio.shield(answering)
         except asyncio.CancelledError:  # the service ends; the main process, which ends too, sends a last answer
@@ -71,7 +71,7 @@ class WorkerApp:
 
 def _request(scope: Scope) -> h11.Request:
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    headers = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP | _FORWARDED]
+    headers = [(name, value) for name, value in scope["headers"] if name not in _NOT_ASKED]
     if scope["client"]:
         headers.append((b"x-forwarded-for", scope["client"][0].encode()))
     if not any(name == b"host" for name, _ in headers):
@@ -79,7 +79,7 @@ def _request(scope: Scope) -> h11.Request:
     return h11.Request(method=scope["method"], target=target or b"/", headers=headers)
 
 
-async def _relay(
+async def _answer(
     connection: h11.Connection,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
@@ -116,7 +116,7 @@ async def _relay(
                 case h11.InformationalResponse():
                     may_send_body.set()
                 case h11.Response(status_code=status, headers=fields):
-                    headers = [(name, value) for name, value in fields if name not in _HOP_BY_HOP | _FRAMING]
+                    headers = [field for field in fields if field[0] not in _NOT_ANSWERED]
                     await send({"type": "http.response.start", "status": status, "headers": headers})
                 case h11.Data(data=data):
                     await send({"type": "http.response.body", "body": bytes(data), "more_body": True})
@@ -137,14 +137,9 @@ class RelayServer:
     """
 
     def __init__(self, app: ASGIApp) -> None:
+        # The worker, which alone writes here, says who asks.
         self._config = uvicorn.Config(
-            app,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            forwarded_allow_ips="*",  # of the worker, which alone writes here
-            server_header=False,
-            date_header=False,
+            app, ws="none", log_config=None, forwarded_allow_ips="*", server_header=False, date_header=False
         )
         self._config.load()
         self._state = ServerState()

@@ -20,17 +20,8 @@ from service.http.keys.allowance import Allowance
 from service.keys import KeyLimits
 from service.shared_audio import Arena
 from service.tracing import current
-from service.workers.protocol import (
-    Answered,
-    Cuts,
-    End,
-    Ended,
-    Failure,
-    Granted,
-    HoldModel,
-    Transcribe,
-    UseKey,
-)
+from service.workers import protocol
+from service.workers.protocol import Answered, End, Ended, Failure, Granted
 
 _NO_LIMITS = KeyLimits()
 _ERRORS: dict[str, Callable[..., Exception]] = {
@@ -93,9 +84,9 @@ class RemoteCore:
     async def hold_model(self, name: str) -> AsyncIterator[ServedModel | None]:
         """Hold a model, after the main process has found or loaded it; requests at the same time share one hold."""
         hold = self._holds.get(name)
-        if hold is None or not self._is_valid(hold):
+        if hold is None or (hold.reply.done() and self.catalog.find(name) is None):  # its model may be leaving
             call = next(self._calls)
-            hold = self._holds[name] = _Hold(call, self._ask(HoldModel(call, name)))
+            hold = self._holds[name] = _Hold(call, self._ask(protocol.HoldModel(call, name)))
         hold.users += 1
         try:
             model = _granted(await asyncio.shield(hold.reply)).model
@@ -107,13 +98,6 @@ class RemoteCore:
                 if self._holds.get(name) is hold:
                     del self._holds[name]
 
-    def _is_valid(self, hold: _Hold) -> bool:
-        """Whether a hold serves new requests: its model may be leaving, or was lost and loaded again."""
-        if not hold.reply.done():
-            return True
-        reply = hold.reply.result()
-        return isinstance(reply, Granted) and self.catalog.find(reply.model or "") is not None
-
     @asynccontextmanager
     async def use_key(self, allowance: Allowance, seconds: float | None = None) -> AsyncIterator[None]:
         """Count a request in the limits of its key, or the seconds of a recording."""
@@ -121,7 +105,7 @@ class RemoteCore:
             yield
             return
         call, has_failed = next(self._calls), False
-        asked = self._ask(UseKey(call, allowance.name, seconds))
+        asked = self._ask(protocol.UseKey(call, allowance.name, seconds))
         try:
             reply = await asked
             assert not isinstance(reply, Answered)
@@ -136,7 +120,7 @@ class RemoteCore:
         finally:
             self._send(End(call, has_failed))
 
-    def _ask(self, message: HoldModel | UseKey) -> asyncio.Future[Reply]:
+    def _ask(self, message: protocol.HoldModel | protocol.UseKey) -> asyncio.Future[Reply]:
         """Send what is answered once, and return its answer."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
@@ -181,14 +165,14 @@ class RemoteCore:
             self._places[call] = item.offset
         traceparent = None if trace is None else str(trace.traceparent)
         of_recording = recording.rate, recording.samples, recording.is_whole, item
-        self._send(Transcribe(call, options, *of_recording, traceparent), file)
+        self._send(protocol.Transcribe(call, options, *of_recording, traceparent), file)
 
     async def _send_cuts(self, call: int, recording: CutRecording, replies: "asyncio.Queue[Reply | Exception]") -> None:
         try:
             async with aclosing(recording.cuts()) as cuts:
                 async for cut in cuts:
-                    self._send(Cuts(call, cut))
-            self._send(Cuts(call, None))
+                    self._send(protocol.Cuts(call, cut))
+            self._send(protocol.Cuts(call, None))
         except Exception as error:  # noqa: BLE001  # it is the request's
             replies.put_nowait(error)
 

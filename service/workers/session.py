@@ -2,32 +2,21 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 
+from service.channel import Channel
 from service.demand import DemandError
 from service.dispatch.errors import DispatchError, OverloadedError, RefusedError
 from service.http.core import LocalCore
 from service.http.errors import RequestError, shortage_of
 from service.shared_audio import ArenaView
+from service.supervision import Child
 from service.tracing import Trace, Traceparent, under
+from service.workers import protocol
 from service.workers.handed_over import HandedOver
-from service.workers.protocol import (
-    Answered,
-    Cuts,
-    End,
-    Ended,
-    Failure,
-    FromWorker,
-    Granted,
-    HoldModel,
-    MetricSamples,
-    Relay,
-    Snapshot,
-    ToWorker,
-    Transcribe,
-    UseKey,
-)
+from service.workers.protocol import Ended, Failure, FromWorker, Granted
 
 log = logging.getLogger("steno.workers")
 
@@ -38,69 +27,65 @@ class Session:
     Args:
         core: the dispatcher's side of the service.
         relay: answers the request on a connection, given by its descriptor.
-        memory: descriptor of the worker's arena.
-        send: sends a message to the worker.
-        take_descriptor: returns the descriptor of the message that is handled; None if this process may have no more.
+        worker: the worker, whose socket and memory are the session's from now on.
 
     Attributes:
-        is_listening: whether the worker answers connections.
+        process: the worker's process.
+        channel: the channel to it.
+        is_listening: whether it answers connections.
+        is_stuck: whether it was silent for too long, and is killed.
         last_message: event-loop time of its last message.
         metrics: its metrics.
     """
 
-    def __init__(
-        self,
-        core: LocalCore,
-        relay: Callable[[int], None],
-        memory: int,
-        send: Callable[[ToWorker], None],
-        take_descriptor: Callable[[], int | None],
-    ) -> None:
+    def __init__(self, core: LocalCore, relay: Callable[[int], None], worker: Child) -> None:
         self._core = core
         self._relay = relay
-        self._memory = ArenaView(memory)
-        self._send = send
-        self._take_descriptor = take_descriptor
+        self._descriptor = worker.memory
+        self._memory = ArenaView(worker.memory)
         self._loop = asyncio.get_running_loop()
         # By the number of the worker's call:
         self._tasks: dict[int, asyncio.Task[Ended]] = {}
-        self._recordings: dict[int, HandedOver] = {}
         self._granted: dict[int, asyncio.Future[bool]] = {}  # done when it is given back: whether the request failed
-        self.is_listening = False
+        self._recordings: dict[int, HandedOver] = {}
+        self.process = worker.process
+        self.channel = Channel(worker.connection, protocol.from_worker, self._handle)
+        self.is_listening = self.is_stuck = False
         self.last_message = self._loop.time()
-        self.metrics: MetricSamples = []
-
-    def handle(self, message: FromWorker) -> None:
-        """Do what a message asks for."""
-        self.last_message = self._loop.time()
-        match message:
-            case Transcribe():
-                file = None if message.item else self._take_descriptor()
-                recording = HandedOver(message, self._memory, file, self._core.recordings.threads)
-                self._recordings[message.call] = recording
-                self._run(message.call, self._transcribe(message, recording, has_samples=bool(message.item or file)))
-            case Cuts(call, segment):
-                if cut := self._recordings.get(call):
-                    cut.found.put_nowait(segment)
-            case End(call, has_failed):
-                self._end(call, has_failed=has_failed)
-            case UseKey():
-                self._run(message.call, self._use_key(message))
-            case HoldModel():
-                self._run(message.call, self._hold_model(message))
-            case Relay():
-                if (connection := self._take_descriptor()) is not None:  # else the client's end is closed now
-                    self._relay(connection)
-            case Snapshot(samples):
-                self.metrics = samples
-                self.is_listening = True
+        self.metrics: protocol.MetricSamples = []
 
     async def close(self) -> None:
         """Withdraw all that the worker asked for, and take back all that it holds, after it is gone."""
+        self.channel.close()
         tasks = list(self._tasks.values())
         for call in self._tasks:
             self._end(call, has_failed=True)
         await asyncio.gather(*tasks, return_exceptions=True)
+        os.close(self._descriptor)
+
+    def _handle(self, message: FromWorker) -> None:
+        self.last_message = self._loop.time()
+        match message:
+            case protocol.Transcribe():
+                file = None if message.item else self.channel.take_descriptor()
+                recording = HandedOver(message, self._memory, file, self._core.recordings.threads)
+                self._recordings[message.call] = recording
+                self._run(message.call, self._transcribe(message, recording))
+            case protocol.Cuts(call, segment):
+                if cut := self._recordings.get(call):
+                    cut.found.put_nowait(segment)
+            case protocol.End(call, has_failed):
+                self._end(call, has_failed=has_failed)
+            case protocol.UseKey():
+                self._run(message.call, self._use_key(message))
+            case protocol.HoldModel():
+                self._run(message.call, self._hold_model(message))
+            case protocol.Relay():
+                if (connection := self.channel.take_descriptor()) is not None:  # else the client's end is closed now
+                    self._relay(connection)
+            case protocol.Snapshot(samples):
+                self.metrics = samples
+                self.is_listening = True
 
     def _run(self, call: int, work: Coroutine[None, None, Ended]) -> None:
         """Do the work of a call; `Ended` comes in any case, also if `End` withdraws it before it began."""
@@ -120,25 +105,23 @@ class Session:
         if recording := self._recordings.pop(call, None):
             recording.close()
         if done.cancelled():
-            self._send(Ended(call))
+            self.channel.send(Ended(call))
         elif error := done.exception():
-            self._send(Ended(call, failure_of(error)))
+            self.channel.send(Ended(call, failure_of(error)))
             if not isinstance(error, DispatchError | DemandError):
                 log.error("request of a worker failed", exc_info=error)
         else:
-            self._send(done.result())
+            self.channel.send(done.result())
 
-    async def _transcribe(self, message: Transcribe, recording: HandedOver, *, has_samples: bool) -> Ended:
-        if not has_samples:
-            raise OverloadedError("The service can open no file for this request now.", 1)
+    async def _transcribe(self, message: protocol.Transcribe, recording: HandedOver) -> Ended:
         parent = None if message.traceparent is None else Traceparent.parse(message.traceparent)
         with under(None if parent is None else Trace(parent, 0)):
             async with aclosing(self._core.recordings.transcribe(recording, message.options)) as answers:
                 async for answer in answers:
-                    self._send(Answered(message.call, answer))
+                    self.channel.send(protocol.Answered(message.call, answer))
         return Ended(message.call)
 
-    async def _use_key(self, message: UseKey) -> Ended:
+    async def _use_key(self, message: protocol.UseKey) -> Ended:
         allowance = self._core.access.allowance(message.name)
         try:
             async with self._core.use_key(allowance, message.seconds):
@@ -147,7 +130,7 @@ class Session:
             return Ended(message.call, failure_of(error), allowance.levels)
         return Ended(message.call)
 
-    async def _hold_model(self, message: HoldModel) -> Ended:
+    async def _hold_model(self, message: protocol.HoldModel) -> Ended:
         async with self._core.hold_model(message.name) as model:
             await self._until_end(Granted(message.call, None if model is None else model.id))
         return Ended(message.call)
@@ -159,7 +142,7 @@ class Session:
             OverloadedError: if its request has failed; a key gets its limits back for it.
         """
         ended = self._granted[granted.call] = self._loop.create_future()
-        self._send(granted)
+        self.channel.send(granted)
         if await ended:
             raise OverloadedError("", 1)
 

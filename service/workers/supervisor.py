@@ -6,9 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from service.channel import Channel
 from service.http.core import LocalCore
 from service.http.opening import CLOSE_SECONDS
 from service.keys import Key
@@ -16,7 +14,7 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file
 from service.supervision import Restarts, end, kill, started
-from service.workers.protocol import Finish, FromWorker, ModelEntry, State, ToWorker, from_worker
+from service.workers.protocol import Finish, State, ToWorker
 from service.workers.relay import RelayServer
 from service.workers.session import Session
 from service.workers.shared_counts import SharedMemory
@@ -39,15 +37,6 @@ class WorkerStartError(RuntimeError):
     """No worker can be started; the message says why in one line."""
 
 
-@dataclass(slots=True)
-class _RunningWorker:
-    process: asyncio.subprocess.Process
-    channel: Channel[FromWorker]
-    session: Session
-    memory: int
-    is_stuck: bool = False  # it was silent for too long, and is killed
-
-
 class WorkerSupervisor:
     """The workers of a service.
 
@@ -66,7 +55,7 @@ class WorkerSupervisor:
         os.write(self._settings_file, settings.model_dump_json().encode())
         self.shared = SharedMemory(self._counts_file, self._processes, 0)
         self._totals = Totals(metrics.registry)
-        self._workers: dict[int, _RunningWorker] = {}
+        self._sessions: dict[int, Session] = {}
         self._finishing = asyncio.Event()
         self._was_listening = False  # whether any worker ever answered connections
         self._core: LocalCore
@@ -75,7 +64,7 @@ class WorkerSupervisor:
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers."""
-        return [worker.process.pid for worker in self._workers.values()]
+        return [session.process.pid for session in self._sessions.values()]
 
     async def run(self, listener: socket.socket, core: LocalCore, relay: RelayServer) -> None:
         """Keep the workers running until `finish`.
@@ -115,8 +104,8 @@ class WorkerSupervisor:
         loop.call_later(_FINISH_SECONDS, self._kill)
 
     def _kill(self) -> None:
-        for worker in self._workers.values():
-            kill(worker.process)
+        for session in self._sessions.values():
+            kill(session.process)
 
     async def until_idle(self) -> None:
         """Wait until no process has a request under way."""
@@ -135,7 +124,7 @@ class WorkerSupervisor:
 
     async def exposition(self) -> bytes:
         """Return the metrics of all processes; those of workers are up to a second old."""
-        snapshots = [worker.session.metrics for worker in self._workers.values()]
+        snapshots = [session.metrics for session in self._sessions.values()]
         return await asyncio.to_thread(self._totals.exposition(snapshots))
 
     async def _keep_running(self, row: int, listener: socket.socket) -> None:
@@ -152,7 +141,7 @@ class WorkerSupervisor:
     async def _run_one(self, row: int, listener: socket.socket, restarts: Restarts) -> str | None:
         """Run a worker until it is gone; return why it never answered connections; None if it did, or had no room."""
         try:
-            worker = await self._start(row, listener)
+            session = await self._start(row, listener)
         except OSError as error:
             if not self._was_listening:
                 return f"no HTTP process can be started: {error}"
@@ -160,46 +149,42 @@ class WorkerSupervisor:
             await restarts.pause_for_room()
             return None  # it is tried for as long as it takes
         try:
-            await worker.channel.lost
+            await session.channel.lost
         finally:
-            worker.channel.close()
-            del self._workers[row]
-            self._totals.retire(worker.session.metrics)  # at once, or sums would lack its counts meanwhile
-            await worker.session.close()
-            await end(worker.process, _EXIT_SECONDS)
-            os.close(worker.memory)
+            del self._sessions[row]
+            self._totals.retire(session.metrics)  # at once, or sums would lack its counts meanwhile
+            await session.close()
+            await end(session.process, _EXIT_SECONDS)
             self.shared.clear(row)
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
-            log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})
-        if worker.session.is_listening:
+            log.log(level, "worker gone", extra={"pid": session.process.pid, "status": session.process.returncode})
+        if session.is_listening:
             return None
-        if worker.is_stuck:
+        if session.is_stuck:
             return f"an HTTP process was not ready after {_START_SECONDS:.0f} s"
-        return f"an HTTP process ended while it started (status {worker.process.returncode})"
+        return f"an HTTP process ended while it started (status {session.process.returncode})"
 
     @property
     def _listening(self) -> int:
         """Number of workers that answer connections."""
-        return sum(worker.session.is_listening for worker in self._workers.values())
+        return sum(session.is_listening for session in self._sessions.values())
 
-    async def _start(self, row: int, listener: socket.socket) -> _RunningWorker:
+    async def _start(self, row: int, listener: socket.socket) -> Session:
         command = [sys.executable, "-P", "-m", _MODULE, "--row", str(row)]
         inherited = {
             "--listener": listener.fileno(),
             "--counts": self._counts_file,
             "--settings": self._settings_file,
         }
-        async with started(command, inherited) as child:
-            channel = Channel(child.connection, from_worker, lambda message: session.handle(message))  # noqa: PLW0108
         assert self._relay is not None
-        session = Session(self._core, self._relay.take, child.memory, channel.send, channel.take_descriptor)
-        worker = self._workers[row] = _RunningWorker(child.process, channel, session, child.memory)
-        channel.send(self._state())
+        async with started(command, inherited) as child:
+            session = self._sessions[row] = Session(self._core, self._relay.take, child)
+        session.channel.send(self._state())
         if self._finishing.is_set():
-            channel.send(Finish())
+            session.channel.send(Finish())
         log.info("worker started", extra={"pid": child.process.pid})
-        return worker
+        return session
 
     async def _watch(self) -> None:
         """Publish the state of the queue, and kill workers that are silent."""
@@ -209,21 +194,21 @@ class WorkerSupervisor:
             self.publish()
             await asyncio.sleep(_PUBLISH_SECONDS)
             now = loop.time()
-            for worker in self._workers.values():
-                limit = _SILENCE_SECONDS if worker.session.is_listening else _START_SECONDS
+            for session in self._sessions.values():
+                limit = _SILENCE_SECONDS if session.is_listening else _START_SECONDS
                 if now - last > _WATCH_SECONDS:
-                    worker.session.last_message = now  # this process was stopped, and has not read what came meanwhile
-                elif not worker.is_stuck and now - worker.session.last_message > limit:
-                    log.error("worker stuck", extra={"pid": worker.process.pid})
-                    worker.is_stuck = True
-                    kill(worker.process)
+                    session.last_message = now  # this process was stopped, and has not read what came meanwhile
+                elif not session.is_stuck and now - session.last_message > limit:
+                    log.error("worker stuck", extra={"pid": session.process.pid})
+                    session.is_stuck = True
+                    kill(session.process)
             self._metrics.http_processes.set(self._listening)
             self._was_listening |= self._listening > 0
             last = now
 
     def _send(self, message: ToWorker) -> None:
-        for worker in self._workers.values():
-            worker.channel.send(message)
+        for session in self._sessions.values():
+            session.channel.send(message)
 
     def _models_changed(self) -> None:
         """Tell the workers at once: once `/readyz` says ready, none may refuse a request as loading."""
@@ -231,6 +216,8 @@ class WorkerSupervisor:
         self._send(self._state())
 
     def _state(self) -> State:
-        fields = ModelEntry.__struct_fields__
-        models = [ModelEntry(*(getattr(model, name) for name in fields)) for model in self._core.catalog]
+        models = [
+            (model.id, model.checkpoint, model.ready, model.is_leaving, model.is_on_demand, model.identifies)
+            for model in self._core.catalog
+        ]
         return State(models, list(self._keys))

@@ -200,6 +200,20 @@ def test_what_is_under_way_when_a_channel_ends_leaves_no_descriptor():
     assert len(os.listdir("/proc/self/fd")) == open_before
 
 
+def test_a_channel_whose_end_nobody_waits_for_any_more_closes_its_socket():
+    async def scenario() -> bytes:
+        ours, theirs = socket.socketpair()
+        channel = Channel(ours, to_engine, lambda _: None)
+        channel.lost.cancel()
+        channel.send(Stop())
+        channel.close()
+        theirs.settimeout(10)
+        with theirs:
+            return theirs.recv(1 << 16)[4:] + theirs.recv(1)
+
+    assert asyncio.run(scenario()) == msgspec.msgpack.encode(Stop())
+
+
 def frame(message: msgspec.Struct) -> bytes:
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(4, "big") + body

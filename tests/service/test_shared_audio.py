@@ -98,3 +98,15 @@ def test_an_arena_that_is_closed_does_not_grow_a_file_that_got_its_descriptor(tm
         finally:
             os.close(descriptor)
     assert not (tmp_path / "other").stat().st_size
+
+
+def test_an_arena_that_is_closed_keeps_no_file_open_while_something_refers_to_it():
+    before = len(os.listdir("/proc/self/fd"))
+    arena = Arena(shared_file())
+    arena.put(np.ones(5, np.float32))
+
+    arena.close()
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        arena.put(np.ones(5, np.float32))

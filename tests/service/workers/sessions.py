@@ -2,18 +2,21 @@
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import Iterator
+import socket
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+from service.channel import Channel
 from service.dispatch.recordings import Recordings
 from service.http.core import LocalCore
 from service.http.keys.access import Access
 from service.keys import Key, KeyLimits
 from service.shared_audio import Arena, shared_file
+from service.supervision import Child
+from service.workers.protocol import to_worker
 from service.workers.session import Session
 from tests.service.dispatch.fake_engine import READY, FakeEngine, dispatcher
 
@@ -33,40 +36,43 @@ class Demand:
         return None
 
 
-@contextmanager
-def session() -> Iterator[SimpleNamespace]:
+@asynccontextmanager
+async def session() -> AsyncIterator[SimpleNamespace]:
     """A session with one worker, an engine that answers when it is told to, and no file left at the end.
 
-    `answer` gets what is sent to the worker; `files` are the descriptors that come with its messages, None for one for
-    which there is no room.
+    `worker` is the worker's end of the channel, `sent` what came there, and `handle` what else gets that.
     """
-    memory, sent = shared_file(), []
-    try:
-        with ThreadPoolExecutor(1) as threads:
-            dispatching, engine = dispatcher(), FakeEngine()
-            dispatching.engine_ready(engine, READY)
-            core = LocalCore(
-                *(dispatching, Recordings(dispatching, threads), Demand(dispatching.catalog)),
-                *(None, None),  # what loads models, and says whether it is ready
-                access=Access([Key("alice", "0" * 64, LIMITS)], is_open=False),
-                admin_access=Access([], is_open=False),
-                jobs=None,
-                exposition=None,
-            )
-            files, relayed = deque(), []
-            on = SimpleNamespace(sent=sent, core=core, engine=engine, dispatcher=dispatching, arena=Arena(memory))
-            on.answer, on.files, on.relayed = sent.append, files, relayed
-            on.session = Session(core, relayed.append, memory, lambda message: on.answer(message), files.popleft)  # noqa: PLW0108  # tests set it
-            yield on
-    finally:
-        os.close(memory)
+    memory, (ours, theirs), sent, relayed = shared_file(), socket.socketpair(), [], []
+    with ThreadPoolExecutor(1) as threads:
+        dispatching, engine = dispatcher(), FakeEngine()
+        dispatching.engine_ready(engine, READY)
+        core = LocalCore(
+            *(dispatching, Recordings(dispatching, threads), Demand(dispatching.catalog)),
+            *(None, None),  # what loads models, and says whether it is ready
+            access=Access([Key("alice", "0" * 64, LIMITS)], is_open=False),
+            admin_access=Access([], is_open=False),
+            jobs=None,
+            exposition=None,
+        )
+        on = SimpleNamespace(sent=sent, relayed=relayed, core=core, engine=engine, dispatcher=dispatching)
+        on.handle, on.arena = lambda message: None, Arena(os.dup(memory))
+
+        def hear(message) -> None:
+            sent.append(message)
+            on.handle(message)
+
+        on.worker = Channel(theirs, to_worker, hear)
+        on.session = Session(core, relayed.append, Child(None, ours, memory))
+        yield on
+        if not on.session.channel.lost.done():
+            await on.session.close()
+        await on.worker.lost
+        on.arena.close()
     links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     assert not [one for one in links if "memfd:recording" in str(one.readlink())]
 
 
-def run(scenario) -> None:
-    async def with_session() -> None:
-        with session() as on:
-            await scenario(on)
-
-    asyncio.run(with_session())
+async def settle() -> None:
+    """Let every task that can run do so, and every message arrive."""
+    for _ in range(50):
+        await asyncio.sleep(0)

@@ -1,11 +1,11 @@
 """A worker's core, beside a session of the main process; their messages are sent as MessagePack."""
 
 import asyncio
-import os
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from types import SimpleNamespace
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -17,30 +17,28 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.recordings import Options
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
-from service.workers.protocol import End, HoldModel, from_worker, to_worker
+from service.workers.protocol import End, HoldModel
 from service.workers.remote import RemoteCore
-from tests.service.dispatch.fake_engine import LANE, RATE, settle
-from tests.service.workers import sessions
+from tests.asynchronous import asynchronous
+from tests.service.dispatch.fake_engine import LANE, RATE
+from tests.service.workers.sessions import LIMITS, session, settle
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
 
 
-def run(scenario) -> None:
-    async def with_core(on) -> None:
-        loop, on.asked = asyncio.get_running_loop(), []
+@asynccontextmanager
+async def with_core() -> AsyncIterator[SimpleNamespace]:
+    """A session, the core of its worker, and what that asked for."""
+    async with session() as on:
+        on.asked = []
 
         def ask(message, descriptor=None) -> None:
             on.asked.append(message)
-            if descriptor is not None:
-                on.files.append(os.dup(descriptor))
-            loop.call_soon(on.session.handle, from_worker.decode(msgspec.msgpack.encode(message)))
+            on.worker.send(message, descriptor)
 
-        on.answer = lambda message: loop.call_soon(core.handle, to_worker.decode(msgspec.msgpack.encode(message)))
-        core = on.remote = RemoteCore(on.core.gate, on.core.catalog, loads_on_demand=False, send=ask, arena=on.arena)
-        await scenario(on)
-        await on.session.close()
-
-    sessions.run(with_core)
+        on.remote = RemoteCore(on.core.gate, on.core.catalog, loads_on_demand=False, send=ask, arena=on.arena)
+        on.handle = on.remote.handle
+        yield on
 
 
 @contextmanager
@@ -77,8 +75,9 @@ async def answers_of(on, recording) -> list[str]:
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(monkeypatch, in_memory):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(monkeypatch, in_memory):
+    async with with_core() as on:
         with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), seconds_in_memory=1e9 * in_memory) as recording:
             assert await answers_of(on, recording) == ["1.0", "10.0", "20.0"]
         with recorded(monkeypatch, 2) as recording:
@@ -87,11 +86,10 @@ def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(monkeypa
         assert on.arena.is_empty
         assert End(1) not in on.asked  # it had ended
 
-    run(scenario)
 
-
-def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeypatch):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeypatch):
+    async with with_core() as on:
         with recorded(monkeypatch, 40, (1, 9), error=ValueError("no cut")) as recording:
             with pytest.raises(ValueError, match="no cut"):
                 await answers_of(on, recording)
@@ -99,11 +97,10 @@ def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeypatch):
         assert not on.dispatcher.admission.backlog.entries
         assert on.arena.is_empty
 
-    run(scenario)
 
-
-def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkeypatch):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkeypatch):
+    async with with_core() as on:
         with recorded(monkeypatch, 2) as recording:
             async with aclosing(on.remote.transcribe(recording, OPTIONS)) as answers:
                 first = asyncio.ensure_future(anext(answers))
@@ -116,11 +113,10 @@ def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkeypatch)
             assert on.arena.is_empty
             assert not on.dispatcher.admission.backlog.entries
 
-    run(scenario)
 
-
-def test_requests_share_a_hold_until_the_last_of_them_ends_and_a_model_that_leaves_is_not_taken(monkeypatch):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_requests_share_a_hold_until_the_last_of_them_ends_and_a_model_that_leaves_is_not_taken(monkeypatch):
+    async with with_core() as on:
         entry = on.dispatcher.catalog["m"]
         async with on.remote.hold_model("m") as first, on.remote.hold_model("m") as second:
             assert first is second is entry
@@ -140,16 +136,15 @@ def test_requests_share_a_hold_until_the_last_of_them_ends_and_a_model_that_leav
         await settle()
         assert entry.users == 0
 
-    run(scenario)
-
 
 async def _nothing(name, resources) -> None:
     """As for a model that is leaving."""
 
 
-def test_a_key_is_used_once_at_a_time_and_gets_back_what_came_to_nothing():
-    async def scenario(on) -> None:
-        allowance = Allowance(sessions.LIMITS, name="alice")
+@asynchronous
+async def test_a_key_is_used_once_at_a_time_and_gets_back_what_came_to_nothing():
+    async with with_core() as on:
+        allowance = Allowance(LIMITS, name="alice")
         with pytest.raises(RequestError, match="requests under way"):
             async with on.remote.use_key(allowance), on.remote.use_key(allowance):
                 pass
@@ -161,5 +156,3 @@ def test_a_key_is_used_once_at_a_time_and_gets_back_what_came_to_nothing():
         await settle()
         async with on.remote.use_key(allowance):
             assert allowance.levels == (pytest.approx(0, abs=0.1), None)
-
-    run(scenario)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from service.workers.protocol import (
     Transcribe,
     UseKey,
 )
-from tests.service.dispatch.fake_engine import LANE, RATE, is_free, settle
-from tests.service.workers.sessions import run
+from tests.asynchronous import asynchronous
+from tests.service.dispatch.fake_engine import LANE, RATE, is_free
+from tests.service.workers.sessions import session, settle
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
 SECONDS = 30
@@ -44,20 +46,24 @@ def file() -> int:
 
 
 def ask(on, *messages) -> None:
-    """Handle messages of the worker; each recording that is not in memory has its file."""
+    """Send messages of the worker; each recording that is not in memory has its file."""
     for message in messages:
-        if isinstance(message, Transcribe) and message.item is None:
-            on.files.append(file())
-        on.session.handle(message)
+        descriptor = file() if isinstance(message, Transcribe) and message.item is None else None
+        on.worker.send(message, descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def test_a_connection_to_answer_on_is_passed_on_unless_there_was_no_room_for_it():
-    async def scenario(on) -> None:
-        on.files += [7, None]
-        ask(on, Relay(), Relay())
-        assert on.relayed == [7]
-
-    run(scenario)
+@asynchronous
+async def test_a_connection_to_answer_on_is_passed_on_unless_there_was_no_room_for_it():
+    async with session() as on:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            on.worker.send(Relay(), theirs.fileno())
+            on.worker.send(Relay())
+            await settle()
+        (descriptor,) = on.relayed
+        os.close(descriptor)
 
 
 async def answered_all(on) -> None:
@@ -72,8 +78,9 @@ def texts(on) -> list[str]:
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
-def test_a_recording_is_answered_part_by_part_in_order(in_memory):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_a_recording_is_answered_part_by_part_in_order(in_memory):
+    async with session() as on:
         cuts = [Cuts(7, Segment(0, 10 * RATE)), Cuts(7, Segment(20 * RATE, 30 * RATE)), Cuts(7, None)]
         ask(on, asked(7, item=on.arena.put(recording()) if in_memory else None), *cuts)
         await answered_all(on)
@@ -82,15 +89,13 @@ def test_a_recording_is_answered_part_by_part_in_order(in_memory):
         assert on.sent[-1] == Ended(7)
         assert [message.answer.cut for message in on.sent[:-1]] == [cut.segment for cut in cuts[:-1]]
         assert not on.dispatcher.admission.backlog.entries
-        await on.session.close()
-
-    run(scenario)
 
 
 @pytest.mark.parametrize("when", ["at once", "before its cuts are over", "while a part is computed"])
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
-def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory):
+    async with session() as on:
         ask(on, asked(3, item=on.arena.put(recording()) if in_memory else None))
         if when != "at once":
             ask(on, Cuts(3, Segment(0, 10 * RATE)))
@@ -106,13 +111,11 @@ def test_what_is_withdrawn_ends_once_and_leaves_nothing(when, in_memory):
         assert on.sent == [Ended(3)]
         assert not on.dispatcher.admission.backlog.entries
         assert is_free(on.dispatcher.window)
-        await on.session.close()
-
-    run(scenario)
 
 
-def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
-    async def scenario(on) -> None:
+@asynchronous
+async def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
+    async with session() as on:
         ask(on, asked(1, item=on.arena.put(recording(2)), is_whole=True, seconds=2), asked(2))
         ask(on, Cuts(2, Segment(0, 10 * RATE)), HoldModel(4, "m"), UseKey(5, "alice", None))
         await settle()
@@ -126,36 +129,30 @@ def test_a_worker_that_is_gone_takes_along_what_it_asked_for_and_held():
         assert allowance.under_way == 0
         assert allowance.levels == (pytest.approx(2, abs=0.1), None)  # its request came to nothing
 
-    run(scenario)
 
-
-def test_a_file_that_this_process_has_no_room_for_is_an_error_of_its_request_alone():
-    async def scenario(on) -> None:
-        on.files.append(None)
-        on.session.handle(asked(1))
+@asynchronous
+async def test_a_file_that_this_process_has_no_room_for_is_an_error_of_its_request_alone():
+    async with session() as on:
+        on.worker.send(asked(1))
         ask(on, Cuts(1, Segment(0, RATE)))
         await answered_all(on)
 
         assert isinstance(on.sent[-1].failure, Failure)
         assert on.sent[-1].failure.kind == "OverloadedError"
-        await on.session.close()
-
-    run(scenario)
 
 
-def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
-    async def scenario(on) -> None:
+@asynchronous
+async def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
+    async with session() as on:
         ask(on, asked(1, item=on.arena.put(recording())), Cuts(1, Segment(0, 31 * RATE)))
         await answered_all(on)
 
         assert on.sent[-1].failure.kind == "ValueError"
-        await on.session.close()
-
-    run(scenario)
 
 
-def test_grants_are_given_back_once_and_limits_refuse():
-    async def scenario(on) -> None:
+@asynchronous
+async def test_grants_are_given_back_once_and_limits_refuse():
+    async with session() as on:
         ask(on, HoldModel(1, "m"), HoldModel(2, "nobody"), UseKey(3, "alice", None))
         await settle()
         assert on.sent[:2] == [Granted(1, "m"), Granted(2, None)]
@@ -169,6 +166,3 @@ def test_grants_are_given_back_once_and_limits_refuse():
         assert {message.call for message in on.sent[4:]} == {1, 2, 3}
         assert on.dispatcher.catalog["m"].users == 0
         assert on.core.access.allowance("alice").levels == (pytest.approx(2, abs=0.1), None)
-        await on.session.close()
-
-    run(scenario)
