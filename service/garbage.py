@@ -25,17 +25,12 @@ def take_over() -> None:
     gc.set_threshold(youngest, middle, _NEVER)
 
 
-async def collect(
-    requests: Callable[[], int],
-    collect_all: Callable[[], object] = gc.collect,
-    return_memory: Callable[[], None] = return_free_memory,
-) -> None:
+async def collect(requests: Callable[[], int], collect_all: Callable[[], object]) -> None:
     """Run a full collection now and then, until cancelled.
 
     Args:
         requests: returns the number of requests under way.
         collect_all: runs a full collection.
-        return_memory: called afterwards, in a thread.
     """
     put_off = 0
     while True:
@@ -45,4 +40,4 @@ async def collect(
             put_off = 0
             collect_all()
             with suppress(RuntimeError):  # no thread can be started now
-                await asyncio.to_thread(return_memory)
+                await asyncio.to_thread(return_free_memory)

@@ -37,7 +37,7 @@ from service.http.keys.key_file import KeyFile
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
 from service.http.routes.jobs import transcribe_job
 from service.http.wire.connections import Connections
-from service.jobs.jobs import JobLimits, Jobs, Transcribe
+from service.jobs.jobs import Jobs, Transcribe
 from service.jobs.store import JobStore
 from service.keys import Key
 from service.logs import resolve_format
@@ -117,12 +117,8 @@ class Server:
         ]
         if settings.identifier is not None:
             model, checkpoint = settings.identifier
-            edges = settings.identifier_edges
-            loads.append(
-                msgspec.structs.replace(
-                    template, model=model, checkpoint=checkpoint, identifies=True, bucket_seconds=edges
-                )
-            )
+            load = msgspec.structs.replace(template, model=model, checkpoint=checkpoint, identifies=True)
+            loads.append(msgspec.structs.replace(load, bucket_seconds=settings.identifier_edges))
         self.fleet = Fleet(
             engine_devices(
                 settings.device,
@@ -199,12 +195,7 @@ class Server:
                 exposition=self._workers.exposition if self._workers else self.metrics.exposition,
             )
             front = opened.enter_context(
-                open_front(
-                    *(settings, core),
-                    metrics=self.metrics,
-                    access=self._access,
-                    tracer=self._tracer,
-                )
+                open_front(settings, core, metrics=self.metrics, access=self._access, tracer=self._tracer)
             )
             app = create_app(front)
             http: WorkerSupervisor | Web
@@ -215,9 +206,7 @@ class Server:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
             supervising = asyncio.create_task(self.fleet.run())
-            measuring = asyncio.create_task(measure_lag(self.metrics))
-            watching = asyncio.create_task(self._watch_keys())
-            sweeping = asyncio.create_task(self._demand.sweep())
+            beside = [*map(asyncio.create_task, (measure_lag(self.metrics), self._watch_keys(), self._demand.sweep()))]
             stopping = asyncio.create_task(self._stop.wait())
             working = asyncio.create_task(jobs.run()) if jobs else None
             try:
@@ -233,10 +222,8 @@ class Server:
                 if working:
                     await asyncio.wait({working})
             finally:
-                measuring.cancel()
-                watching.cancel()
-                sweeping.cancel()
-                stopping.cancel()
+                for task in (*beside, stopping):
+                    task.cancel()
                 http.finish()
                 await self.fleet.stop()
                 await asyncio.wait({serving})
@@ -267,7 +254,7 @@ class Server:
             self._job_store,
             transcribe=transcribe,
             is_ready=lambda: self.dispatcher.is_ready,
-            limits=JobLimits(settings.job_retention_seconds),
+            retention_seconds=settings.job_retention_seconds,
             outbound=Outbound(settings.webhook_hosts),
             metrics=self.metrics,
         )
@@ -285,11 +272,7 @@ class Server:
         log.info("draining", extra={"requests": self.dispatcher.admission.requests})
         idle = asyncio.create_task((self._workers or self.dispatcher.admission).until_idle())
         hurried = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait(
-            {idle, hurried, supervising},
-            timeout=seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        await asyncio.wait({idle, hurried, supervising}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
         hurried.cancel()
         if cut_off := self.dispatcher.admission.requests:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -97,11 +97,15 @@ def under(trace: Trace | None) -> Iterator[None]:
         _current.reset(token)
 
 
-class Tracer(Protocol):
-    """Begins and ends traced requests and jobs."""
+class Tracer:
+    """Begins and ends traced requests and jobs.
 
-    def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:
-        """Begin a request or job, in the caller's trace or a new one."""
+    This one writes no spans; a caller's trace still goes into logs, webhooks and outgoing requests.
+    """
+
+    def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:  # noqa: ARG002
+        """Begin a request or job, in the caller's trace or, if spans are written, a new one."""
+        return None if parent is None else Trace(parent, 0)
 
     def end(
         self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
@@ -117,28 +121,7 @@ class Tracer(Protocol):
         """Send the remaining spans, which may take some seconds."""
 
 
-class PassingOn:
-    """Writes no spans; a caller's trace still goes into logs, webhooks and outgoing requests."""
-
-    def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:  # noqa: ARG002
-        """Return the caller's trace."""
-        return None if parent is None else Trace(parent, 0)
-
-    def end(
-        self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
-    ) -> None:
-        """Do nothing."""
-
-    def batch(
-        self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
-    ) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class Exporting:
+class Exporting(Tracer):
     """Sends spans to a collector by OTLP over HTTP, in a thread of its own.
 
     Spans that cannot be sent are dropped, so that a collector that is down delays no request.
@@ -238,4 +221,4 @@ def tracer(endpoint: str | None, version: str) -> Tracer:
     Raises:
         TracingError: if there is a collector, but OpenTelemetry is not installed.
     """
-    return PassingOn() if endpoint is None else Exporting(endpoint, version)
+    return Tracer() if endpoint is None else Exporting(endpoint, version)

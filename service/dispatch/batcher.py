@@ -29,6 +29,7 @@ may take memory of the same GPU, and release it.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -130,13 +131,6 @@ class Budget:
             self.seconds = min(self._full, self.seconds * _BUDGET_GROWTH)
 
 
-class _Bounds(NamedTuple):
-    """The largest shares of the budget and of padding that an utterance may bring a batch to."""
-
-    budget_share: float
-    padding_share: float
-
-
 class _BucketKey(NamedTuple):
     """A bucket of a lane: the index of its range of lengths, and whether its texts have times."""
 
@@ -167,8 +161,8 @@ class Turns:
         self._seconds = seconds
         self._current = 0
         self._accounts: dict[Hashable, _Account] = {}
-        self._callers: dict[Hashable, int] = {}  # utterances that wait, by caller
-        self._turns: dict[int, int] = {}  # and by turn
+        self._callers: Counter[Hashable] = Counter()  # utterances that wait, by caller
+        self._turns: Counter[int] = Counter()  # and by turn
         self._idle: set[Hashable] = set()  # callers with nothing waiting that may have an account
 
     def take(self, caller: Hashable, seconds: float) -> int:
@@ -185,8 +179,8 @@ class Turns:
 
     def add(self, utterance: Utterance) -> None:
         """Count an utterance that waits."""
-        self._callers[utterance.caller] = self._callers.get(utterance.caller, 0) + 1
-        self._turns[utterance.turn] = self._turns.get(utterance.turn, 0) + 1
+        self._callers[utterance.caller] += 1
+        self._turns[utterance.turn] += 1
         self._idle.discard(utterance.caller)
 
     def remove(self, utterance: Utterance) -> None:
@@ -256,17 +250,13 @@ class Batcher:
 
     def remove(self, utterance: Utterance) -> bool:
         """Remove an utterance; return whether it was waiting."""
-        buckets = self._lanes.get(utterance.lane)
-        if buckets is None:
+        key, buckets = self._key(utterance), self._lanes.get(utterance.lane, {})
+        if buckets.get(key, {}).pop(utterance.number, None) is None:
             return False
-        key = self._key(utterance)
-        found = buckets.get(key, {}).pop(utterance.number, None)
-        if key in buckets and not buckets[key]:
+        if not buckets[key]:
             del buckets[key]
         if not buckets:
             del self._lanes[utterance.lane]
-        if found is None:
-            return False
         self._turns_of(utterance).remove(utterance)
         self._clips -= self._is_clip(utterance)
         return True
@@ -282,7 +272,8 @@ class Batcher:
             policies: the policy of each model of the engine, by id.
             is_idle: whether the engine holds no batch.
         """
-        self._drop_unwanted()
+        for unwanted in [waiting for waiting in self if waiting.answer.done()]:  # its caller left, or it is too late
+            self.remove(unwanted)
         self._turns.update()
         self._background_turns.update()
         asking = frozenset(policies)
@@ -340,7 +331,7 @@ class Batcher:
     def _turns_of(self, utterance: Utterance) -> Turns:
         return self._background_turns if utterance.is_background else self._turns
 
-    def _key(self, utterance: Utterance) -> "_BucketKey":
+    def _key(self, utterance: Utterance) -> _BucketKey:
         return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
 
     def _is_clip(self, utterance: Utterance) -> bool:
@@ -348,54 +339,45 @@ class Batcher:
         whole = max(utterance.seconds, utterance.recording_seconds)
         return whole <= self._edges[-1] and not utterance.is_background
 
-    def _bounds(self, policy: BatchPolicy) -> tuple["_Bounds", "_Bounds"]:
-        """Return the bounds for clips and for parts of long recordings that join a batch."""
+    def _shares(self, policy: BatchPolicy) -> tuple[float, float]:
+        """Return the largest share of padding for clips that join a batch, and of the budget for parts."""
         clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or self._clips > 0
         parts_wait = self._clips < len(self)
-        padding_share = policy.max_padding_share
-        return (
-            _Bounds(1.0, padding_share * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)),
-            _Bounds(policy.parts_share if clips_come else 1.0, padding_share),
-        )
+        padding_share = policy.max_padding_share * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)
+        return padding_share, policy.parts_share if clips_come else 1.0
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         most = policy.most_rows(longest)
-        of_clips, of_parts = self._bounds(policy)
+        padding_of_clips, budget_of_parts = self._shares(policy)
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
                 if len(batch) >= most:
                     return batch
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
-                bounds = of_clips if self._is_clip(utterance) else of_parts
-                together = max(longest, utterance.seconds)
-                if len(batch) + 1 > policy.most_rows(together, bounds.budget_share):
+                is_clip, together = self._is_clip(utterance), max(longest, utterance.seconds)
+                if len(batch) + 1 > policy.most_rows(together, 1.0 if is_clip else budget_of_parts):
                     continue
                 padding_share = 1 - (audio + utterance.seconds) / (together * (len(batch) + 1))
-                if key.length != own.length and padding_share > bounds.padding_share:
+                most_padding = padding_of_clips if is_clip else policy.max_padding_share
+                if key.length != own.length and padding_share > most_padding:
                     continue
                 batch.append(utterance)
                 longest, audio = together, audio + utterance.seconds
                 most = policy.most_rows(longest)
         return batch
 
-    def _drop_unwanted(self) -> None:
-        """Remove utterances whose answers are not needed, because their callers left or their deadlines passed."""
-        for unwanted in [waiting for waiting in self if waiting.answer.done()]:
-            self.remove(unwanted)
-
-
-def _distance(key: _BucketKey, own: _BucketKey) -> tuple[int, int, bool]:
-    return abs(key.length - own.length), key.length, key.writes_times != own.writes_times
-
 
 def _nearest_first(
     buckets: Mapping[_BucketKey, Mapping[int, Utterance]], own: _BucketKey
 ) -> Iterator[tuple[_BucketKey, Utterance]]:
-    for key in sorted(buckets, key=lambda key: _distance(key, own)):
+    def distance(key: _BucketKey) -> tuple[int, int, bool]:
+        return abs(key.length - own.length), key.length, key.writes_times != own.writes_times
+
+    for key in sorted(buckets, key=distance):
         for utterance in buckets[key].values():
             yield key, utterance
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
@@ -27,8 +26,9 @@ from service.dispatch.utterance import Part, Utterance
 from service.dispatch.window import Window
 from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
+from service.engine.supervisor import Engine
 from service.metrics import Metrics, length_class
-from service.tracing import PassingOn, Tracer
+from service.tracing import Tracer
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript
 
@@ -37,30 +37,6 @@ log = logging.getLogger("steno.dispatch")
 # An utterance that was in this number of batches that did not fit runs alone: it may be the cause.
 _MOST_MISFITS = 3
 _RTFX_MEMORY = 0.8  # weight of the past in the moving average of RTFx
-
-
-class EngineLink(Protocol):
-    """The interface of an engine for the dispatcher."""
-
-    name: str
-
-    @property
-    def models(self) -> Mapping[str, Ready]:
-        """Its description of each model that it has, by id."""
-
-    @property
-    def free_slots(self) -> int:
-        """Batches it would take now."""
-
-    def take_slot(self, number: int) -> None:
-        """Reserve a slot for a batch."""
-
-    async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
-        """Send a batch, with the places of its utterances as ``items``.
-
-        Raises:
-            ValueError: if the shared memory has no room for it.
-        """
 
 
 _NO_CUT = Segment(0, 0)
@@ -152,7 +128,7 @@ class Dispatcher:
         limits: AdmissionLimits,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
-        tracer: Tracer = PassingOn(),  # noqa: B008  # it has no state
+        tracer: Tracer = Tracer(),  # noqa: B008  # it has no state
         counts: RequestCounts | None = None,
     ) -> None:
         self.catalog = catalog
@@ -164,8 +140,8 @@ class Dispatcher:
         self._batcher = Batcher(edges)
         self.recent = BatchLog(tracer)
         self._ledger = Ledger()
-        self._engines: dict[EngineLink, dict[str, float]] = {}  # with each ready model's average RTFx
-        self._budgets: dict[tuple[EngineLink, str], Budget] = {}
+        self._engines: dict[Engine, dict[str, float]] = {}  # with each ready model's average RTFx
+        self._budgets: dict[tuple[Engine, str], Budget] = {}
         self._accepted = 0
         self._abandoned: Callable[[], DispatchError] | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -185,13 +161,11 @@ class Dispatcher:
         self.admission.is_draining = True
         self.metrics.draining.set(1)
 
-    async def transcribe(self, part: Part, *, is_background: bool = False, recording_seconds: float = 0.0) -> Answer:
+    async def transcribe(self, part: Part) -> Answer:
         """Queue a part and wait for its transcript. Cancelling the call drops it.
 
         Args:
             part: the part. Both gates must have accepted its recording, and its lane's model must have been ready.
-            is_background: whether it is a job's; others go first.
-            recording_seconds: length of its recording; 0: its own length.
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
@@ -200,24 +174,17 @@ class Dispatcher:
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
-        transcript, queue_seconds = await self._submit(part, is_background, recording_seconds)
+        transcript, queue_seconds = await self._submit(part)
         assert isinstance(transcript, Transcript)
         return Answer(transcript, queue_seconds)
 
-    async def identify(
-        self, part: Part, *, is_background: bool = False, recording_seconds: float = 0.0
-    ) -> Probabilities:
-        """Queue a part for a language identifier, and wait for the probability of each language.
-
-        See ``transcribe``, also for errors.
-        """
-        probabilities, _ = await self._submit(part, is_background, recording_seconds)
+    async def identify(self, part: Part) -> Probabilities:
+        """Queue a part for a language identifier, and wait for the probability of each language; see ``transcribe``."""
+        probabilities, _ = await self._submit(part)
         assert isinstance(probabilities, dict)
         return probabilities
 
-    async def _submit(
-        self, part: Part, is_background: bool, recording_seconds: float
-    ) -> tuple[Transcript | Probabilities, float]:
+    async def _submit(self, part: Part) -> tuple[Transcript | Probabilities, float]:
         """Return the engine's answer for a part, and how long it waited for a batch."""
         if self._abandoned:
             raise self._abandoned()
@@ -234,8 +201,8 @@ class Dispatcher:
         utterance = Utterance(
             *(self._accepted, part.samples, seconds, now, answer, part.caller, lane),
             prompt=part.prompt,
-            is_background=is_background,
-            recording_seconds=recording_seconds,
+            is_background=part.is_background,
+            recording_seconds=part.recording_seconds,
         )
         try:
             self._batcher.add(utterance)
@@ -275,11 +242,11 @@ class Dispatcher:
 
     # Calls of the supervisor (service/engine/supervisor.py, EngineListener).
 
-    def engine_started(self, engine: EngineLink) -> None:
+    def engine_started(self, engine: Engine) -> None:
         """An engine process was started; it has no model yet."""
         self.metrics.engine_up.labels(engine.name).set(0)
 
-    def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
+    def engine_ready(self, engine: Engine, ready: Ready) -> None:
         """An engine has loaded a model; batches for it may be sent."""
         self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
         self._budgets[engine, ready.model] = Budget(ready.batch_seconds)
@@ -313,11 +280,11 @@ class Dispatcher:
         self._size_window()
         self.metrics.forget_model(model)
 
-    def engine_heartbeat(self, engine: EngineLink) -> None:
+    def engine_heartbeat(self, engine: Engine) -> None:
         """An engine gave a sign of life."""
         self.metrics.engine_heartbeat.labels(engine.name).set_to_current_time()
 
-    def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
+    def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
         """A batch is done; its slot is free."""
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
@@ -334,7 +301,7 @@ class Dispatcher:
             self._split(engine, utterances, answer)
         self._feed_engines()
 
-    def engine_lost(self, engine: EngineLink, loss: str) -> None:
+    def engine_lost(self, engine: Engine, loss: str) -> None:
         """An engine is gone: its unanswered utterances are replayed once, each alone, with an engine to itself.
 
         Alone, because one of them may be the cause: it must not take others down a second time.
@@ -363,27 +330,27 @@ class Dispatcher:
         while any(self._feed(engine) for engine in sorted(self._engines, key=lambda engine: -engine.free_slots)):
             pass
 
-    def _feed(self, engine: EngineLink) -> bool:
+    def _feed(self, engine: Engine) -> bool:
         """Send the next batch to an engine; return whether there was one that it takes."""
         batch = self._next_batch(engine, self._engines[engine]) if self._takes_more(engine) else []
         if batch:
             self._send(engine, batch)
         return bool(batch)
 
-    def _takes_more(self, engine: EngineLink) -> bool:
+    def _takes_more(self, engine: Engine) -> bool:
         """Return whether it has a free slot, and no suspect utterance, which must have the engine to itself."""
         return engine.free_slots > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
 
-    def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
+    def _next_batch(self, engine: Engine, speeds: Mapping[str, float]) -> list[Utterance]:
         policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in speeds.items()}
         return self._batcher.next_batch(self._clock(), policies, is_idle=not self._ledger.held(engine))
 
-    def _policy_of(self, engine: EngineLink, model: str, rtfx: float) -> BatchPolicy:
+    def _policy_of(self, engine: Engine, model: str, rtfx: float) -> BatchPolicy:
         """Return the bounds of a batch: the model's lengths on this engine, its budget now, and its RTFx."""
         padded, budget = tuple(engine.models[model].padded_seconds), self._budgets[engine, model]
         return replace(self._policy, batch_seconds=budget.seconds, padded_seconds=padded, rtfx=rtfx)
 
-    def _send(self, engine: EngineLink, utterances: list[Utterance]) -> None:
+    def _send(self, engine: Engine, utterances: list[Utterance]) -> None:
         number = self._ledger.hand_over(engine, utterances)
         engine.take_slot(number)
         now = self._clock()
@@ -396,7 +363,7 @@ class Dispatcher:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver(self, engine: EngineLink, batch: Batch, utterances: list[Samples]) -> None:
+    async def _deliver(self, engine: Engine, batch: Batch, utterances: list[Samples]) -> None:
         try:
             await engine.send(batch, utterances)
         except Exception as error:  # no memory, or a bug of ours, but callers must be answered
@@ -404,7 +371,7 @@ class Dispatcher:
             self.engine_answered(engine, Failure(batch.number, FailureKind.BATCH, str(error)))
 
     def _complete(
-        self, engine: EngineLink, answers: list[tuple[Utterance, Transcript | Probabilities]], result: Result
+        self, engine: Engine, answers: list[tuple[Utterance, Transcript | Probabilities]], result: Result
     ) -> None:
         utterances = [utterance for utterance, _ in answers]
         for utterance, answer in answers:
@@ -432,7 +399,7 @@ class Dispatcher:
         metrics.batch_duration.labels(model).observe(result.infer_seconds)
         metrics.engine_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
-    def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
+    def _split(self, engine: Engine, utterances: list[Utterance], failure: Failure) -> None:
         """Run the utterances of a failed batch again; one that was alone gets an error."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
@@ -440,23 +407,17 @@ class Dispatcher:
         self.recent.note(outcome, engine.name, utterances, self._clock())
         if out_of_memory:
             self.metrics.out_of_memory.inc()
-        if len(utterances) > 1:
-            if out_of_memory:
-                self._make_smaller(engine, utterances)
-            else:
-                for utterance in utterances:
-                    self._run_alone(utterance)
-            return
-        error: Exception = (
-            DeviceMemoryError("This audio does not fit the device, even alone.")
-            if out_of_memory
-            else TranscriptionFailedError("The engine failed on this audio.")
-        )
-        for utterance in utterances:
-            if not utterance.answer.done():
-                utterance.answer.set_exception(error)
+        if len(utterances) > 1 and out_of_memory:
+            self._make_smaller(engine, utterances)
+        elif len(utterances) > 1:
+            for utterance in utterances:
+                self._run_alone(utterance)
+        elif not utterances[0].answer.done():
+            error = DeviceMemoryError("This audio does not fit the device, even alone.")
+            failed = TranscriptionFailedError("The engine failed on this audio.")
+            utterances[0].answer.set_exception(error if out_of_memory else failed)
 
-    def _make_smaller(self, engine: EngineLink, utterances: list[Utterance]) -> None:
+    def _make_smaller(self, engine: Engine, utterances: list[Utterance]) -> None:
         """Run utterances again in smaller batches, or alone after several batches that did not fit."""
         model, longest = utterances[0].lane.model, max(utterance.seconds for utterance in utterances)
         if budget := self._budgets.get((engine, model)):

@@ -96,6 +96,18 @@ class _Request:
         most_seconds = self.options.most_seconds
         return None if most_seconds is None else self.began + most_seconds + self.seconds
 
+    def part(self, samples: Samples, lane: Lane, prompt: Prompt = DEFAULT_PROMPT) -> Part:
+        """Return a part of the recording."""
+        options = self.options
+        return Part(
+            *(samples, lane, options.caller, self.deadline, prompt, options.is_background),
+            recording_seconds=self.entry.seconds,
+        )
+
+    def turn(self) -> PartTurn | None:
+        """Return the turn of the next part, if languages are identified."""
+        return self.languages.next_turn() if self.languages else None
+
 
 _BegunPart = tuple[asyncio.Task[Answer], Segment]
 
@@ -138,8 +150,9 @@ class Recordings:
             languages = PartLanguages(options.identification) if options.identification else None
             request = _Request(recording, options, began, entry, languages)
             with self._counted(request):
-                if recording.is_whole:
-                    yield await self._transcribe_whole(request)
+                if recording.is_whole:  # it is in memory already, and needs no room
+                    whole = Segment(0, recording.samples)
+                    yield await self._transcribe_part(request, whole, request.seconds, request.turn())
                     return
                 async with aclosing(self._answers(request)) as answers:
                     async for answer in answers:
@@ -189,11 +202,6 @@ class Recordings:
                 under_way.add(task)
                 begun.put_nowait((task, cut))
 
-    async def _transcribe_whole(self, request: _Request) -> Answer:
-        """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
-        whole = Segment(0, request.recording.samples)
-        return await self._transcribe_part(request, whole, request.seconds, _turn(request))
-
     def _begun(
         self, request: _Request, cut: Segment, window: Window, room: "asyncio.Future[None]"
     ) -> "asyncio.Task[Answer]":
@@ -201,7 +209,7 @@ class Recordings:
         # A part's share includes the silence before it, which gets no transcript.
         share = (cut.stop - request.staged_samples) / request.recording.rate
         request.staged_samples = cut.stop
-        task = asyncio.create_task(self._transcribe_part(request, cut, share, _turn(request)))
+        task = asyncio.create_task(self._transcribe_part(request, cut, share, request.turn()))
         # A callback, because a task that is cancelled before it begins never runs.
         task.add_done_callback(lambda _: window.release(room))
         return task
@@ -212,11 +220,9 @@ class Recordings:
         if turn is not None:
             identified = await self._identified(request, samples, turn)
             prompt = prompt._replace(language=identified.part.language)
-        part = Part(samples, share, options.caller, request.deadline, options.lane, prompt)
+        part = request.part(samples, options.lane, prompt)
         entry.unstaged_seconds -= share
-        answer = await self._dispatcher.transcribe(
-            part, is_background=options.is_background, recording_seconds=entry.seconds
-        )
+        answer = await self._dispatcher.transcribe(part)
         rescued = await self._rescued(request, part, answer.transcript)
         self._dispatcher.admission.backlog.answer(entry, share)
         request.answered_seconds += share
@@ -230,17 +236,12 @@ class Recordings:
         """Transcribe stretches of speech once more for which the model wrote nothing."""
         if self._rescue is None:
             return Rescued(transcript, 0.0)
-        options = request.options
         model = self._dispatcher.catalog.find(part.lane.model)
         has_ctc = model is not None and model.ready is not None and "ctc" in model.ready.info.decoders
         lane = part.lane._replace(decoder="ctc") if has_ctc else part.lane
 
         async def again(samples: Samples) -> Transcript:
-            stretch = replace(part, samples=samples, share=0.0, lane=lane)
-            answer = await self._dispatcher.transcribe(
-                stretch, is_background=options.is_background, recording_seconds=request.entry.seconds
-            )
-            return answer.transcript
+            return (await self._dispatcher.transcribe(replace(part, samples=samples, lane=lane))).transcript
 
         return await self._rescue.rescue(part.samples, request.recording.rate, transcript, again)
 
@@ -254,11 +255,7 @@ class Recordings:
                 beginning = identified_samples(samples, rate, rate)
             else:  # resampling half a minute takes milliseconds
                 beginning = await in_thread(self.threads, lambda: identified_samples(samples, rate, languages.rate))
-            options = request.options
-            part = Part(beginning, 0.0, options.caller, request.deadline, languages.lane, DEFAULT_PROMPT)
-            return await self._dispatcher.identify(
-                part, is_background=options.is_background, recording_seconds=request.entry.seconds
-            )
+            return await self._dispatcher.identify(request.part(beginning, languages.lane))
 
         return await turn.decide(identifying(), len(samples) / rate)
 
@@ -300,7 +297,3 @@ async def _joined(joiner: Joiner, rate: int, task: "asyncio.Task[Answer]", cut: 
     # Words held back from the part before may begin earlier than this part.
     held = [word.start for word in transcript.words[:1] if word.start is not None]
     return replace(answer, transcript=transcript, start=min([answer.start, *held]))
-
-
-def _turn(request: _Request) -> PartTurn | None:
-    return request.languages.next_turn() if request.languages else None

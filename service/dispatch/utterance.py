@@ -30,19 +30,21 @@ class Part:
 
     Attributes:
         samples: mono audio at the model's rate, (samples,).
-        share: seconds from the end of the part before it to its own end; 0 if only its language is identified.
+        lane: the model, and which of its decoders.
         caller: the name of an API key, or an upload without one; callers take turns.
         deadline: time of the event loop by which the answer is needed; None: no deadline.
-        lane: the model, and which of its decoders.
         prompt: its prompt.
+        is_background: whether it is a job's; others go first.
+        recording_seconds: length of its recording; 0: its own length.
     """
 
     samples: Samples
-    share: float
-    caller: Hashable
-    deadline: float | None
     lane: Lane
-    prompt: Prompt
+    caller: Hashable
+    deadline: float | None = None
+    prompt: Prompt = DEFAULT_PROMPT
+    is_background: bool = False
+    recording_seconds: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -55,17 +57,13 @@ class Utterance:
         seconds: length.
         arrived: monotonic time of acceptance.
         answer: resolved exactly once, with an engine's answer or an error; cancelled when it is no longer needed.
-        lane: its model and decoder.
-        caller: as in `Part`.
+        caller, lane, prompt, is_background, recording_seconds: as in `Part`.
         turn: the turn in which it may lead a batch; -1 until the batcher assigns one.
         passed_over: number of batches that later arrivals led while it waited.
         engines_lost: number of engines that died while they held it.
         misfits: number of batches with it that did not fit the device.
         alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
         sent: monotonic time when its last batch was sent to an engine.
-        prompt: its prompt.
-        is_background: whether it is a job's; others go first.
-        recording_seconds: length of its recording; 0: its own length.
         trace: trace of its request, if it is traced.
     """
 

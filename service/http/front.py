@@ -23,7 +23,7 @@ from service.metrics import Metrics
 from service.outbound import Outbound
 from service.phrase_file import PhraseFile
 from service.settings import Settings
-from service.tracing import PassingOn, Tracer
+from service.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Front:
     grammars: Grammars
     phrases: PhraseFile
     outbound: Outbound | None
-    tracer: Tracer = field(default_factory=PassingOn)
+    tracer: Tracer = field(default_factory=Tracer)
 
     def ready_model(self, name: str | None) -> LoadedModel:
         """Return the model that `find_model` finds, if it is loaded.

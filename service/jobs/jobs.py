@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -18,7 +18,7 @@ import httpx
 import orjson
 
 from service.jobs import webhook
-from service.jobs.job import Delivery, Job, JobResult
+from service.jobs.job import Delivery, DeliveryState, Job, JobResult
 from service.jobs.store import JobStore
 from service.metrics import Metrics
 from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, OutboundError
@@ -40,6 +40,7 @@ _READY_SECONDS = 0.25  # between two checks whether the service is ready
 _MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST, _MOST_DELIVERIES_OF_CLIENT = 32, 4, 8
 _NO_LOOKUP_SECONDS = 5.0
 _DELIVERY_SECONDS = 10.0
+_MOST_RUNNING = 2  # at the same time; the others wait on disk
 _COPIES = 4  # recordings that are copied at the same time
 _MOST_FINISHED = 10_000  # jobs with their results; then the oldest go before their time
 _GONE = 410
@@ -59,19 +60,6 @@ class LaterError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class JobLimits:
-    """Limits of jobs.
-
-    Attributes:
-        retention_seconds: how long a finished job and its result are kept.
-        running: jobs that run at the same time; the others wait on disk.
-    """
-
-    retention_seconds: float
-    running: int = 2
-
-
 Transcribe = Callable[[Job, Path], Awaitable[JobResult]]
 """Transcribes the recording of a job. Raises LaterError if there is no room; a client's error is a result."""
 
@@ -83,6 +71,7 @@ class Jobs:
         store: stores the jobs.
         transcribe: transcribes a job.
         is_ready: returns whether the service can run a job now.
+        retention_seconds: how long a finished job and its result are kept.
         outbound: sends webhooks.
         clock: returns Unix time.
     """
@@ -93,7 +82,7 @@ class Jobs:
         *,
         transcribe: Transcribe,
         is_ready: Callable[[], bool],
-        limits: JobLimits,
+        retention_seconds: float,
         outbound: Outbound,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
@@ -101,7 +90,7 @@ class Jobs:
         self._store = store
         self._transcribe = transcribe
         self._is_ready = is_ready
-        self._limits = limits
+        self._retention_seconds = retention_seconds
         self._outbound = outbound
         self._metrics = metrics
         self._clock = clock
@@ -217,7 +206,7 @@ class Jobs:
         """Cancel a job, unless it is finished."""
         now = self._clock()
         # Written first, so that a running job can then neither be finished nor queued again.
-        expires = now + self._limits.retention_seconds
+        expires = now + self._retention_seconds
         is_cancelled = await self._in_thread(lambda: self._store.cancel(job.id, now, expires))
         await self._stop(job.id)
         if is_cancelled:
@@ -235,7 +224,7 @@ class Jobs:
         self._changed.set()
 
     async def _start_jobs(self) -> None:
-        while self._is_ready() and len(self._running) < self._limits.running:
+        while self._is_ready() and len(self._running) < _MOST_RUNNING:
             job = await self._in_thread(lambda: self._store.start_next(self._clock()))
             if job is None:
                 return
@@ -274,7 +263,7 @@ class Jobs:
 
     async def _finish(self, job: str, result: JobResult) -> None:
         now = self._clock()
-        expires = now + self._limits.retention_seconds
+        expires = now + self._retention_seconds
         if await self._retrying(lambda: self._store.finish(job, result, now, expires)):
             self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
 
@@ -312,19 +301,18 @@ class Jobs:
             self._clients[delivery.client] -= 1
         attempts, now = delivery.attempts + 1, self._clock()
         due = None
+        state: DeliveryState = "pending"
         if error is None:
-            updated, outcome = replace(delivery, state="delivered", attempts=attempts, error=None), "delivered"
+            state = "delivered"
         elif is_final or attempts > len(webhook.RETRY_SECONDS):
-            updated, outcome = replace(delivery, state="failed", attempts=attempts, error=error), "failed"
-        else:
-            updated, outcome = replace(delivery, attempts=attempts, error=error), "retried"
-            # Spread, because many are due at once after a receiver was down.
+            state = "failed"
+        else:  # spread, because many are due at once after a receiver was down
             due = now + webhook.RETRY_SECONDS[attempts - 1] * random.uniform(0.8, 1.2)  # noqa: S311
+        outcome = "retried" if state == "pending" else state
         self._metrics.webhook_deliveries.labels(outcome).inc()
-        log.info(
-            "webhook",
-            extra={"job": job.id, "outcome": outcome, "attempt": attempts} | ({"why": error} if error else {}),
-        )
+        why = {"why": error} if error else {}
+        log.info("webhook", extra={"job": job.id, "outcome": outcome, "attempt": attempts, **why})
+        updated = replace(delivery, state=state, attempts=attempts, error=error)
         await self._retrying(lambda: self._store.delivered(job.id, updated, due))
 
     async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:

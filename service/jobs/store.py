@@ -8,8 +8,6 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -122,7 +120,7 @@ class JobStore:
         except OSError as error:
             raise JobsFolderError(f"the folder of the jobs, {folder}, cannot be used: {error.strerror}") from None
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(path, isolation_level="IMMEDIATE", check_same_thread=False)
             self._database.row_factory = sqlite3.Row
             os.chmod(path, 0o600)  # noqa: PTH101  # it holds secrets of webhooks
             self._prepare()
@@ -182,25 +180,20 @@ class JobStore:
         delivery = job.delivery
         try:
             self.check_room(job.caller)
-            with self._transaction():
+            with self._database:
                 self._database.execute(
                     "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, traceparent, "
                     "webhook_url, webhook_secret, webhook_client, webhook_state) "
                     "VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(job.id, job.caller, job.model, job.request, job.file_bytes, job.created, job.traceparent),
-                        *(
-                            (delivery.url, delivery.secret, delivery.client, "pending")
-                            if delivery
-                            else (None, None, None, None)
-                        ),
+                        *((delivery.url, delivery.secret, delivery.client, "pending") if delivery else [None] * 4),
                     ),
                 )
-        except StoreFullError:
+        except (StoreFullError, sqlite3.OperationalError) as error:
             self.drop_recording(job.id)
-            raise
-        except sqlite3.OperationalError as error:
-            self.drop_recording(job.id)
+            if isinstance(error, StoreFullError):
+                raise
             raise StoreFullError(f"the job cannot be written ({error})") from error
 
     def recording(self, job: str) -> Path:
@@ -254,7 +247,7 @@ class JobStore:
         )
         if row is None:
             return None
-        with self._transaction():
+        with self._database:
             self._database.execute(
                 "UPDATE jobs SET state = 'in_progress', started = ?, attempts = attempts + 1 WHERE id = ?",
                 (now, row["id"]),
@@ -269,7 +262,7 @@ class JobStore:
             not_before: Unix time before which it must not run.
             is_refused: whether to count that there was no room for it.
         """
-        with self._transaction():
+        with self._database:
             self._database.execute(
                 "UPDATE jobs SET state = 'queued', attempts = attempts - 1, refusals = refusals + ?, not_before = ? "
                 "WHERE id = ? AND state = 'in_progress'",
@@ -278,7 +271,7 @@ class JobStore:
 
     def finish(self, job: str, result: JobResult, now: float, expires: float) -> bool:
         """Store the result of a running job, and delete its recording; False if it is not running any more."""
-        with self._transaction():
+        with self._database:
             changed = self._database.execute(
                 "UPDATE jobs SET state = ?, request = x'', finished = ?, expires = ?, audio_seconds = ?, "
                 "error_code = ?, error_message = ?, webhook_due = iif(webhook_url IS NULL, NULL, ?) "
@@ -298,7 +291,7 @@ class JobStore:
 
     def cancel(self, job: str, now: float, expires: float) -> bool:
         """Cancel a job; False if it is finished. No webhook is sent, because its caller knows."""
-        with self._transaction():
+        with self._database:
             changed = self._database.execute(
                 f"UPDATE jobs SET state = 'cancelled', request = x'', finished = ?, expires = ? "  # noqa: S608
                 f"WHERE id = ? AND {_UNFINISHED}",
@@ -309,7 +302,7 @@ class JobStore:
 
     def delete(self, job: str) -> None:
         """Delete a job with its result and its recording."""
-        with self._transaction():
+        with self._database:
             self._database.execute("DELETE FROM jobs WHERE id = ?", (job,))
         self.recording(job).unlink(missing_ok=True)
 
@@ -320,7 +313,7 @@ class JobStore:
             now: Unix time.
             most_finished: finished jobs to keep.
         """
-        with self._transaction():
+        with self._database:
             deleted = self._database.execute(
                 "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE expires <= ? LIMIT ?)",
                 (now, _DELETED_AT_ONCE),
@@ -349,7 +342,7 @@ class JobStore:
             delivery: the new state of the delivery.
             due: Unix time of the next attempt; None if there will be none.
         """
-        with self._transaction():
+        with self._database:
             self._database.execute(
                 "UPDATE jobs SET webhook_state = ?, webhook_attempts = ?, webhook_error = ?, webhook_due = ? "
                 "WHERE id = ?",
@@ -378,7 +371,7 @@ class JobStore:
 
     def _recover(self) -> None:
         """Queue jobs again that were running at a crash, unless too often; delete recordings that no job needs."""
-        with self._transaction():
+        with self._database:
             self._database.execute(
                 "UPDATE jobs SET state = 'queued' WHERE state = 'in_progress' AND attempts < ?", (_MOST_ATTEMPTS,)
             )
@@ -389,26 +382,11 @@ class JobStore:
 
     def lost(self) -> list[str]:
         """Return jobs that were running at too many crashes; `_recover` left them in progress."""
-        return [
-            job
-            for (job,) in self._database.execute(
-                "SELECT id FROM jobs WHERE state = 'in_progress' AND attempts >= ?", (_MOST_ATTEMPTS,)
-            )
-        ]
+        query = "SELECT id FROM jobs WHERE state = 'in_progress' AND attempts >= ?"
+        return [job for (job,) in self._database.execute(query, (_MOST_ATTEMPTS,))]
 
     def _one(self, statement: str, *values: Any) -> Any:  # noqa: ANN401  # rows hold anything
         return self._database.execute(statement, values).fetchone()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:  # SQLite itself ends it if the disk is full
-                self._database.execute("ROLLBACK")
-            raise
 
 
 def _job(row: sqlite3.Row) -> Job:

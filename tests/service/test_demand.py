@@ -9,6 +9,7 @@ from service.demand import Demand, DemandError
 from service.dispatch.catalog import Catalog, ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.loadable import Loadable
+from tests.asynchronous import asynchronous
 from tests.service.dispatch.fake_engine import READY
 
 
@@ -64,132 +65,118 @@ def parts(idle_seconds: float = 60.0):
     return clock, catalog, residency, Demand(residency, catalog, loadable, idle_seconds, clock)
 
 
-def test_a_hundred_requests_at_once_share_one_load():
-    async def scenario():
-        _, _, residency, demand = parts()
-        asking = [asyncio.create_task(get_or_load(demand, "late")) for _ in range(100)]
-        while not residency.loads:
-            await asyncio.sleep(0)
-        residency.may_load.set()
-        models = await asyncio.gather(*asking)
-
-        assert residency.loads == ["late.nemo"]
-        assert {model.id for model in models} == {"late"}
-        assert await get_or_load(demand, "unknown") is None
-        assert (await get_or_load(demand, "m")).id == "m"
-
-    asyncio.run(scenario())
-
-
-def test_a_request_that_leaves_does_not_end_the_load_of_others():
-    async def scenario():
-        _, _, residency, demand = parts()
-        first, second = (asyncio.create_task(get_or_load(demand, "late")) for _ in range(2))
-        while not residency.loads:
-            await asyncio.sleep(0)
-        first.cancel()
+@asynchronous
+async def test_a_hundred_requests_at_once_share_one_load():
+    _, _, residency, demand = parts()
+    asking = [asyncio.create_task(get_or_load(demand, "late")) for _ in range(100)]
+    while not residency.loads:
         await asyncio.sleep(0)
-        residency.may_load.set()
+    residency.may_load.set()
+    models = await asyncio.gather(*asking)
 
-        assert (await second).id == "late"
-        assert residency.loads == ["late.nemo"]
-
-    asyncio.run(scenario())
-
-
-def test_each_failed_load_doubles_the_time_to_the_next_try():
-    async def scenario():
-        clock, _, residency, demand = parts()
-        residency.may_load.set()
-        residency.failure = ModelLoadError("late.nemo: not a checkpoint")
-        for rest in (30, 60, 120):
-            for _ in range(3):
-                with pytest.raises(DemandError, match="not a checkpoint") as refusal:
-                    await get_or_load(demand, "late")
-                assert refusal.value.retry_after == rest
-            clock.now += rest
-            demand.unload_idle()
-        assert len(residency.loads) == 3
-        residency.failure = None
-        assert (await get_or_load(demand, "late")).id == "late"
-
-        residency.catalog.remove("late")
-        residency.failure = ModelLoadError("again")
-        with pytest.raises(DemandError) as refusal:
-            await get_or_load(demand, "late")
-        assert refusal.value.retry_after == 30
-
-    asyncio.run(scenario())
+    assert residency.loads == ["late.nemo"]
+    assert {model.id for model in models} == {"late"}
+    assert await get_or_load(demand, "unknown") is None
+    assert (await get_or_load(demand, "m")).id == "m"
 
 
-def test_an_engine_that_is_missing_is_not_the_models_fault():
-    async def scenario():
-        _, _, residency, demand = parts()
-        residency.may_load.set()
-        residency.failure = EngineGoneError("no engine is running")
-        with pytest.raises(DemandError, match="no engine is running"):
-            await get_or_load(demand, "late")
-        residency.failure = None
+@asynchronous
+async def test_a_request_that_leaves_does_not_end_the_load_of_others():
+    _, _, residency, demand = parts()
+    first, second = (asyncio.create_task(get_or_load(demand, "late")) for _ in range(2))
+    while not residency.loads:
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    residency.may_load.set()
 
-        assert (await get_or_load(demand, "late")).id == "late"
+    assert (await second).id == "late"
+    assert residency.loads == ["late.nemo"]
 
-    asyncio.run(scenario())
+
+@asynchronous
+async def test_each_failed_load_doubles_the_time_to_the_next_try():
+    clock, _, residency, demand = parts()
+    residency.may_load.set()
+    residency.failure = ModelLoadError("late.nemo: not a checkpoint")
+    for rest in (30, 60, 120):
+        for _ in range(3):
+            with pytest.raises(DemandError, match="not a checkpoint") as refusal:
+                await get_or_load(demand, "late")
+            assert refusal.value.retry_after == rest
+        clock.now += rest
+        demand.unload_idle()
+    assert len(residency.loads) == 3
+    residency.failure = None
+    assert (await get_or_load(demand, "late")).id == "late"
+
+    residency.catalog.remove("late")
+    residency.failure = ModelLoadError("again")
+    with pytest.raises(DemandError) as refusal:
+        await get_or_load(demand, "late")
+    assert refusal.value.retry_after == 30
 
 
-def test_a_model_is_unloaded_when_it_has_been_idle_for_a_while():
-    async def scenario():
-        clock, catalog, residency, demand = parts(idle_seconds=60)
-        residency.may_load.set()
-        model = await get_or_load(demand, "late")
-        clock.now += 59
+@asynchronous
+async def test_an_engine_that_is_missing_is_not_the_models_fault():
+    _, _, residency, demand = parts()
+    residency.may_load.set()
+    residency.failure = EngineGoneError("no engine is running")
+    with pytest.raises(DemandError, match="no engine is running"):
+        await get_or_load(demand, "late")
+    residency.failure = None
+
+    assert (await get_or_load(demand, "late")).id == "late"
+
+
+@asynchronous
+async def test_a_model_is_unloaded_when_it_has_been_idle_for_a_while():
+    clock, catalog, residency, demand = parts(idle_seconds=60)
+    residency.may_load.set()
+    model = await get_or_load(demand, "late")
+    clock.now += 59
+    demand.unload_idle()
+    assert residency.evicted == []
+    with model.use():
+        clock.now += 100
         demand.unload_idle()
         assert residency.evicted == []
-        with model.use():
-            clock.now += 100
-            demand.unload_idle()
-            assert residency.evicted == []
-        clock.now += 59
-        demand.unload_idle()
-        assert residency.evicted == []
-        clock.now += 1
-        demand.unload_idle()
+    clock.now += 59
+    demand.unload_idle()
+    assert residency.evicted == []
+    clock.now += 1
+    demand.unload_idle()
 
-        assert residency.evicted == [("late", "idle")]
-        assert "m" in catalog
-
-    asyncio.run(scenario())
+    assert residency.evicted == [("late", "idle")]
+    assert "m" in catalog
 
 
-def test_a_loaded_model_stays_until_each_waiting_request_has_it():
-    async def scenario():
-        _, catalog, residency, demand = parts()
-        async with AsyncExitStack() as first, AsyncExitStack() as second:
-            asking = [asyncio.create_task(demand.get_or_load("late", stack)) for stack in (first, second)]
-            while not residency.loads:
-                await asyncio.sleep(0)
-            residency.may_load.set()
-            held = []
-            while not all(task.done() for task in asking):
-                await asyncio.sleep(0)
-                held.append(catalog["late"].users if catalog["late"].ready else 1)
-
-            assert min(held) >= 1
-            assert catalog["late"].users == 2
-        assert catalog["late"].users == 0
-
-    asyncio.run(scenario())
-
-
-def test_of_a_pattern_alone_the_cache_is_bounded_and_what_is_named_stays_there():
-    async def scenario():
-        _, catalog, residency, _ = parts()
+@asynchronous
+async def test_a_loaded_model_stays_until_each_waiting_request_has_it():
+    _, catalog, residency, demand = parts()
+    async with AsyncExitStack() as first, AsyncExitStack() as second:
+        asking = [asyncio.create_task(demand.get_or_load("late", stack)) for stack in (first, second)]
+        while not residency.loads:
+            await asyncio.sleep(0)
         residency.may_load.set()
-        loadable = Loadable({"named": "owner/named", "late": "late.nemo"}, [], ["owner/*"])
-        demand = Demand(residency, catalog, loadable, 60.0)
-        for model in ("late", "named", "owner/other", "owner/named"):
-            assert await get_or_load(demand, model)
-        assert residency.loads == ["late.nemo", "owner/named", "owner/other", "owner/named"]
-        stays = ["owner/named", "late.nemo"]
-        assert residency.keeps == [None, None, stays, stays]
+        held = []
+        while not all(task.done() for task in asking):
+            await asyncio.sleep(0)
+            held.append(catalog["late"].users if catalog["late"].ready else 1)
 
-    asyncio.run(scenario())
+        assert min(held) >= 1
+        assert catalog["late"].users == 2
+    assert catalog["late"].users == 0
+
+
+@asynchronous
+async def test_of_a_pattern_alone_the_cache_is_bounded_and_what_is_named_stays_there():
+    _, catalog, residency, _ = parts()
+    residency.may_load.set()
+    loadable = Loadable({"named": "owner/named", "late": "late.nemo"}, [], ["owner/*"])
+    demand = Demand(residency, catalog, loadable, 60.0)
+    for model in ("late", "named", "owner/other", "owner/named"):
+        assert await get_or_load(demand, model)
+    assert residency.loads == ["late.nemo", "owner/named", "owner/other", "owner/named"]
+    stays = ["owner/named", "late.nemo"]
+    assert residency.keeps == [None, None, stays, stays]

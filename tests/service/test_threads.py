@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.threads import in_thread
+from tests.asynchronous import asynchronous
 
 
-def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
+@asynchronous
+async def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
     begun, may_end, over, told = threading.Event(), threading.Event(), threading.Event(), []
 
     def work() -> None:
@@ -15,22 +17,19 @@ def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
         may_end.wait()
         over.set()
 
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as pool:
-            waiting = asyncio.create_task(in_thread(pool, work, lambda: told.append("cancelled")))
-            await asyncio.to_thread(begun.wait)
-            waiting.cancel()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert told == ["cancelled"]
-            assert not waiting.done()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = asyncio.create_task(in_thread(pool, work, lambda: told.append("cancelled")))
+        await asyncio.to_thread(begun.wait)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert told == ["cancelled"]
+        assert not waiting.done()
 
-            may_end.set()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert over.is_set()
-
-    asyncio.run(scenario())
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert over.is_set()
 
 
 def test_cancelled_work_is_not_begun():
@@ -52,11 +51,9 @@ def test_cancelled_work_is_not_begun():
     assert done == ["third"]
 
 
-def test_results_and_errors_of_the_thread_reach_the_caller():
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as pool:
-            assert await in_thread(pool, lambda: int("7")) == 7
-            with pytest.raises(ValueError, match="seven"):
-                await in_thread(pool, lambda: int("seven"))
-
-    asyncio.run(scenario())
+@asynchronous
+async def test_results_and_errors_of_the_thread_reach_the_caller():
+    with ThreadPoolExecutor(1) as pool:
+        assert await in_thread(pool, lambda: int("7")) == 7
+        with pytest.raises(ValueError, match="seven"):
+            await in_thread(pool, lambda: int("seven"))

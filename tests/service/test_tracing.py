@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
 from service.logs import configure
-from service.tracing import PassingOn, Traceparent, TracingError, current, tracer, under
+from service.tracing import Traceparent, Tracer, TracingError, current, tracer, under
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -181,7 +181,7 @@ def test_log_lines_carry_the_trace(capsys):
     before, level = root.handlers[:], root.level
     try:
         configure("json", "info")
-        trace = PassingOn().begin("x", Traceparent.parse(PARENT))
+        trace = Tracer().begin("x", Traceparent.parse(PARENT))
         with under(trace):
             logging.getLogger("steno.test").info("within")
         logging.getLogger("steno.test").info("without")
@@ -245,6 +245,6 @@ def test_an_invalid_traceparent_is_ignored(header):
 
 def test_nothing_is_current_where_nothing_is_traced():
     assert current() is None
-    with contextlib.suppress(ValueError), under(PassingOn().begin("x", Traceparent.parse(PARENT))):
+    with contextlib.suppress(ValueError), under(Tracer().begin("x", Traceparent.parse(PARENT))):
         raise ValueError
     assert current() is None

@@ -52,5 +52,5 @@ class BatchPage(BaseModel):
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
     """List the last batches, newest first."""
     core: LocalCore = request.app.state.core
-    entries = [BatchCard(**entry.described()) for entry in core.dispatcher.recent]
+    entries = [BatchCard(**entry) for entry in core.dispatcher.recent]
     return Batches(data=entries[: page.limit])

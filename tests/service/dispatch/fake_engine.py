@@ -14,7 +14,6 @@ from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
 from service.engine.protocol import Batch, Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
-from transcripts.prompt import Prompt
 from transcripts.transcript import Transcript
 
 LIMITS = AdmissionLimits(
@@ -94,7 +93,7 @@ def ask(
 ) -> asyncio.Task:
     samples = np.full(int(seconds * RATE), value, np.float32)
     deadline = asyncio.get_running_loop().time() + timeout
-    return asyncio.create_task(front.transcribe(Part(samples, 0.0, object(), deadline, lane, Prompt())))
+    return asyncio.create_task(front.transcribe(Part(samples, lane, object(), deadline)))
 
 
 async def settle() -> None:

@@ -1,4 +1,3 @@
-import asyncio
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +10,7 @@ from transcripts.prompt import Prompt
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
 LANE = Lane("m")
+LANES = (LANE, Lane("m", "ctc"), Lane("other"))
 SECONDS = st.floats(0.1, 60.0)
 
 
@@ -48,18 +48,18 @@ def padded(batch: list[Utterance]) -> float:
     return len(batch) * max(utterance.seconds for utterance in batch)
 
 
-@given(st.lists(SECONDS, max_size=60), st.floats(1, 300))
-def test_every_utterance_leaves_exactly_once_and_no_batch_is_empty_while_one_waits(lengths, budget):
+@given(st.lists(st.tuples(SECONDS, st.sampled_from(LANES)), max_size=60), st.floats(1, 300))
+def test_every_utterance_leaves_once_in_a_batch_of_its_decoder_and_none_is_empty_while_one_waits(waiting, budget):
     queue = Queue()
-    waiting = [queue.add(seconds) for seconds in lengths]
+    added = [queue.add(seconds, lane=lane) for seconds, lane in waiting]
 
     left = []
     while len(queue.batcher):
         batch = queue.next(batch_seconds=budget)
-        assert batch
+        assert len({utterance.lane for utterance in batch}) == 1
         left += batch
 
-    assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in waiting]
+    assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in added]
     assert queue.next() == []
 
 
@@ -169,23 +169,6 @@ def test_what_is_overdue_leads_every_second_batch():
     assert parts <= set(leaders)
 
 
-def test_a_clip_goes_before_the_part_of_an_hour_that_has_waited_for_longer():
-    queue = Queue()
-    queue.add(20.0, arrived=0.0, recording_seconds=3600.0)
-    clip = queue.add(4.0, arrived=9.0)
-
-    assert queue.next(now=10.0, rtfx=20.0, max_padding_share=0.0) == [clip]
-
-
-def test_a_clip_as_long_as_the_parts_of_an_hour_does_not_stand_behind_them():
-    queue = Queue()
-    for name in "abc":
-        queue.add(60.0, caller=name, recording_seconds=3600.0)
-    clip = queue.add(60.0)
-
-    assert queue.next(now=1.0, batch_seconds=60.0) == [clip]
-
-
 @given(st.lists(st.floats(0.5, 60.0), min_size=1, max_size=12), st.floats(20, 300))
 def test_while_clips_come_parts_of_an_hour_take_half_of_a_batch_at_most(clips, budget):
     queue = Queue()
@@ -220,36 +203,6 @@ def test_without_clips_parts_of_an_hour_fill_their_batches_again():
     assert sizes[0] == 5  # with the clip
     assert sizes[1:25] == [4] * 24
     assert sizes[25:] == [8] * 5
-
-
-def test_short_work_goes_before_long_work_that_came_with_it():
-    queue = Queue()
-    queue.add(60.0)
-    short = queue.add(1.0)
-
-    assert queue.next(now=1.0, max_padding_share=0.0) == [short]
-
-
-def test_long_work_leads_once_it_was_passed_over_often_enough():
-    queue = Queue()
-    long = queue.add(60.0, arrived=0.0)
-    leaders = []
-    for step in range(10):
-        queue.add(1.0, arrived=float(step))
-        leaders.append(queue.next(now=float(step) + 0.5, max_passed_over=3, max_padding_share=0.0, rtfx=100.0)[0])
-
-    assert leaders.index(long) == 3
-
-
-def test_utterances_of_similar_length_leave_together_and_others_stay():
-    queue = Queue()
-    near = [queue.add(5.0), queue.add(7.5), queue.add(6.0)]
-    far = queue.add(1.0)
-
-    batch = queue.next(now=100.0, max_passed_over=1, max_padding_share=0.2, rtfx=1e9)
-
-    assert {utterance.number for utterance in batch} in ({u.number for u in near}, {far.number})
-    assert len(batch) == 1 or padded(batch) == 3 * 7.5
 
 
 def test_neighbouring_buckets_fill_a_batch_up_to_the_padding_share():
@@ -300,22 +253,6 @@ def test_utterances_of_a_lost_engine_take_their_old_places_in_the_queue():
     assert queue.next()[0] is first
 
 
-def test_the_clock_is_only_what_is_passed_in():
-    """The same queue and the same times give the same batches."""
-
-    def batches() -> list[list[int]]:
-        queue = Queue()
-        lengths = np.random.default_rng(3).uniform(0.2, 60, 200)
-        for index, seconds in enumerate(lengths):
-            queue.add(float(seconds), arrived=index * 0.1)
-        formed = []
-        while batch := queue.next(now=20.0, rtfx=50.0):
-            formed.append([utterance.number for utterance in batch])
-        return formed
-
-    assert batches() == batches()
-
-
 def test_mixed_lengths_pad_little():
     """0.2 s to 60 s, 500 waiting: the batches waste under a fifth of their frames and are well filled."""
     queue = Queue(Batcher(bucket_edges(60.0)))
@@ -338,33 +275,6 @@ def test_waiting_utterances_can_be_taken_out():
     assert queue.batcher.remove(first)
     assert not queue.batcher.remove(first)
     assert list(queue.batcher) == [second]
-
-
-def test_futures_of_a_loop_serve_as_answers():
-    async def scenario() -> bool:
-        batcher = Batcher(EDGES)
-        answer = asyncio.get_running_loop().create_future()
-        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer, 1, LANE))
-        answer.cancel()
-        return batcher.next_batch(0.0, {LANE.model: BatchPolicy()}) == []
-
-    assert asyncio.run(scenario())
-
-
-LANES = (LANE, Lane("m", "ctc"), Lane("other"))
-
-
-@given(st.lists(st.tuples(SECONDS, st.sampled_from(LANES)), max_size=60), st.floats(1, 300))
-def test_no_batch_mixes_models_or_decoders_and_all_of_them_leave(waiting, budget):
-    queue = Queue()
-    added = [queue.add(seconds, lane=lane) for seconds, lane in waiting]
-
-    left = []
-    while batch := queue.next(batch_seconds=budget):
-        assert len({utterance.lane for utterance in batch}) == 1
-        left += batch
-
-    assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in added]
 
 
 def test_utterances_for_a_model_that_is_not_loaded_wait_without_blocking_others():

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from service.dispatch.batcher import Budget
 from service.dispatch.errors import DeviceMemoryError
 from service.engine.protocol import FailureKind
-from tests.service.dispatch.fake_engine import RATE, READY, FakeEngine, ask, dispatcher, run, settle
+from tests.asynchronous import asynchronous
+from tests.service.dispatch.fake_engine import RATE, READY, FakeEngine, ask, dispatcher, settle
 
 FULL = READY.batch_seconds
 
@@ -35,66 +36,60 @@ async def answer_within(front, engine: FakeEngine, memory: float, until) -> int:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0.5, 10.0), min_size=1, max_size=60), st.floats(1.0, 150.0))
-def test_everything_that_fits_alone_is_answered_and_the_rest_is_an_error(lengths, memory):
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        asked = [ask(front, float(number), seconds) for number, seconds in enumerate(lengths)]
-        await answer_within(front, engine, memory, lambda: all(task.done() for task in asked))
-        for number, (task, seconds) in enumerate(zip(asked, lengths, strict=True)):
-            if int(seconds * RATE) / RATE <= memory:
-                assert task.result().transcript.text == str(float(number))
-            else:
-                assert isinstance(task.exception(), DeviceMemoryError)
-
-    run(scenario)
+@asynchronous
+async def test_everything_that_fits_alone_is_answered_and_the_rest_is_an_error(lengths, memory):
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    asked = [ask(front, float(number), seconds) for number, seconds in enumerate(lengths)]
+    await answer_within(front, engine, memory, lambda: all(task.done() for task in asked))
+    for number, (task, seconds) in enumerate(zip(asked, lengths, strict=True)):
+        if int(seconds * RATE) / RATE <= memory:
+            assert task.result().transcript.text == str(float(number))
+        else:
+            assert isinstance(task.exception(), DeviceMemoryError)
 
 
-def test_what_does_not_fit_together_runs_in_parts_and_batches_grow_again():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        first = [ask(front, 1.0, 10.0) for _ in range(12)]
-        misfits = await answer_within(front, engine, 40.0, lambda: all(task.done() for task in first))
-        assert all(task.result() for task in first)
-        # What came first left alone, at once; of the 110 s after it neither all fits nor a half, but a quarter does.
-        assert misfits == 2
+@asynchronous
+async def test_what_does_not_fit_together_runs_in_parts_and_batches_grow_again():
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    first = [ask(front, 1.0, 10.0) for _ in range(12)]
+    misfits = await answer_within(front, engine, 40.0, lambda: all(task.done() for task in first))
+    assert all(task.result() for task in first)
+    # What came first left alone, at once; of the 110 s after it neither all fits nor a half, but a quarter does.
+    assert misfits == 2
 
-        batches = []
-        while max(batches, default=0.0) <= 80.0:  # the others have given the memory back
-            asked = [ask(front, 1.0, 10.0) for _ in range(24)]
-            while not all(task.done() for task in asked):
-                await settle()
-                batches += [padded(samples) for samples in engine.batches.values()]
-                engine.answer(front)
-                await settle()
-            assert batches[0] <= 40.0
-            assert len(batches) < 2000
-
-    run(scenario)
-
-
-def test_utterances_run_alone_after_three_failed_batches():
-    """If smaller batches do not help, each utterance runs alone, not in ever smaller batches."""
-
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        asked = [ask(front, float(number)) for number in range(40)]
-        misfits = 0
+    batches = []
+    while max(batches, default=0.0) <= 80.0:  # the others have given the memory back
+        asked = [ask(front, 1.0, 10.0) for _ in range(24)]
         while not all(task.done() for task in asked):
             await settle()
-            for samples in list(engine.batches.values()):
-                if any(sample[0] == 7.0 for sample in samples):
-                    misfits += 1
-                    engine.fail(front, FailureKind.OUT_OF_MEMORY)
-                else:
-                    engine.answer(front)
-        failed = [number for number, task in enumerate(asked) if task.exception()]
-        assert failed == [7]
-        assert misfits <= 4
+            batches += [padded(samples) for samples in engine.batches.values()]
+            engine.answer(front)
+            await settle()
+        assert batches[0] <= 40.0
+        assert len(batches) < 2000
 
-    run(scenario)
+
+@asynchronous
+async def test_utterances_run_alone_after_three_failed_batches():
+    """If smaller batches do not help, each utterance runs alone, not in ever smaller batches."""
+
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    asked = [ask(front, float(number)) for number in range(40)]
+    misfits = 0
+    while not all(task.done() for task in asked):
+        await settle()
+        for samples in list(engine.batches.values()):
+            if any(sample[0] == 7.0 for sample in samples):
+                misfits += 1
+                engine.fail(front, FailureKind.OUT_OF_MEMORY)
+            else:
+                engine.answer(front)
+    failed = [number for number, task in enumerate(asked) if task.exception()]
+    assert failed == [7]
+    assert misfits <= 4
 
 
 @given(st.lists(st.one_of(st.tuples(st.just("fit"), st.floats(0, 1)), st.tuples(st.just("misfit"), st.floats(0, 1)))))

@@ -11,117 +11,109 @@ from service.dispatch.errors import (
 )
 from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind, Result
-from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, counted, dispatcher, run, settle
-from transcripts.transcript import FlatTranscripts, Transcript
+from tests.asynchronous import asynchronous
+from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, counted, dispatcher, settle
+from transcripts.transcript import FlatTranscripts
 
 
-def test_each_caller_gets_its_own_answer():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        first = ask(front, 1)
+@asynchronous
+async def test_each_caller_gets_its_own_answer():
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    first = ask(front, 1)
+    await settle()
+    others = [ask(front, value) for value in range(2, 6)]
+    await settle()
+
+    engine.answer(front)
+    await settle()
+    assert len(engine.batches.copy().popitem()[1]) == 4  # what came meanwhile left together
+    engine.answer(front)
+
+    assert [answer.transcript.text for answer in await asyncio.gather(first, *others)] == [
+        "1.0", "2.0", "3.0", "4.0", "5.0",
+    ]  # fmt: skip
+
+
+@asynchronous
+async def test_an_engine_is_told_how_many_compute_beside_it():
+    front, one, other = dispatcher(), FakeEngine(), FakeEngine()
+    front.engine_ready(one, READY)
+    front.engine_ready(other, READY)
+    asked = [ask(front, 1)]
+    await settle()
+    asked.append(ask(front, 2))
+    await settle()
+    assert (one.beside, other.beside) == ([0], [1])
+
+    one.answer(front)
+    other.answer(front)
+    asked.append(ask(front, 3))
+    await settle()
+    assert one.beside == [0, 0]
+
+    one.answer(front)
+    await asyncio.gather(*asked)
+
+
+@asynchronous
+async def test_a_lost_engines_work_is_replayed_each_utterance_alone():
+    front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
+    asked = [ask(front, value) for value in (1, 2, 3)]
+    await settle()
+    front.engine_ready(lost, READY)
+    await settle()
+    assert len(lost.batches.copy().popitem()[1]) == 3
+
+    front.engine_lost(lost, "exit")
+    front.engine_ready(successor, READY)
+    for _ in asked:
         await settle()
-        others = [ask(front, value) for value in range(2, 6)]
-        await settle()
+        assert len(successor.batches.copy().popitem()[1]) == 1
+        successor.answer(front)
 
-        engine.answer(front)
-        await settle()
-        assert len(engine.batches.copy().popitem()[1]) == 4  # what came meanwhile left together
-        engine.answer(front)
-
-        assert [answer.transcript.text for answer in await asyncio.gather(first, *others)] == [
-            "1.0", "2.0", "3.0", "4.0", "5.0",
-        ]  # fmt: skip
-
-    run(scenario)
+    assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
 
 
-def test_an_engine_is_told_how_many_compute_beside_it():
-    async def scenario() -> None:
-        front, one, other = dispatcher(), FakeEngine(), FakeEngine()
-        front.engine_ready(one, READY)
-        front.engine_ready(other, READY)
-        asked = [ask(front, 1)]
-        await settle()
-        asked.append(ask(front, 2))
-        await settle()
-        assert (one.beside, other.beside) == ([0], [1])
-
-        one.answer(front)
-        other.answer(front)
-        asked.append(ask(front, 3))
-        await settle()
-        assert one.beside == [0, 0]
-
-        one.answer(front)
-        await asyncio.gather(*asked)
-
-    run(scenario)
-
-
-def test_a_lost_engines_work_is_replayed_each_utterance_alone():
-    async def scenario() -> None:
-        front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
-        asked = [ask(front, value) for value in (1, 2, 3)]
-        await settle()
-        front.engine_ready(lost, READY)
-        await settle()
-        assert len(lost.batches.copy().popitem()[1]) == 3
-
-        front.engine_lost(lost, "exit")
-        front.engine_ready(successor, READY)
-        for _ in asked:
-            await settle()
-            assert len(successor.batches.copy().popitem()[1]) == 1
-            successor.answer(front)
-
-        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
-
-    run(scenario)
-
-
-def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered():
-    async def scenario() -> None:
-        front = dispatcher()
-        poison = ask(front, 1)
-        innocent = ask(front, 2)
-        await settle()
+@asynchronous
+async def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered():
+    front = dispatcher()
+    poison = ask(front, 1)
+    innocent = ask(front, 2)
+    await settle()
+    engine = FakeEngine()
+    front.engine_ready(engine, READY)
+    await settle()
+    for _ in range(2):
+        front.engine_lost(engine, "exit")
         engine = FakeEngine()
         front.engine_ready(engine, READY)
         await settle()
-        for _ in range(2):
-            front.engine_lost(engine, "exit")
-            engine = FakeEngine()
-            front.engine_ready(engine, READY)
+
+    with pytest.raises(EngineLostError):
+        await poison
+    engine.answer(front)
+    assert (await innocent).transcript.text == "2.0"
+
+
+@asynchronous
+async def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_lost():
+    front, engines = dispatcher(), [FakeEngine(), FakeEngine()]
+    asked = ask(front, 1)
+    for engine in engines:
+        front.engine_ready(engine, READY)
+        await settle()
+        if engine is engines[1]:
+            asked.cancel()
             await settle()
+        front.engine_lost(engine, "exit")
 
-        with pytest.raises(EngineLostError):
-            await poison
-        engine.answer(front)
-        assert (await innocent).transcript.text == "2.0"
-
-    run(scenario)
+    assert counted(front, "queue_dropped_total", reason="cancelled") == 1
+    assert counted(front, "queue_dropped_total", reason="engine_lost") == 0
 
 
-def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_lost():
-    async def scenario() -> None:
-        front, engines = dispatcher(), [FakeEngine(), FakeEngine()]
-        asked = ask(front, 1)
-        for engine in engines:
-            front.engine_ready(engine, READY)
-            await settle()
-            if engine is engines[1]:
-                asked.cancel()
-                await settle()
-            front.engine_lost(engine, "exit")
-
-        assert counted(front, "queue_dropped_total", reason="cancelled") == 1
-        assert counted(front, "queue_dropped_total", reason="engine_lost") == 0
-
-    run(scenario)
-
-
-def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
+@asynchronous
+async def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
     """Otherwise the utterance in the second slot would lose its second engine, too."""
 
     @dataclass(eq=False)
@@ -130,159 +122,126 @@ def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_fre
         def free_slots(self) -> int:
             return 2 - len(self.batches)
 
-    async def scenario() -> None:
-        front, engine = dispatcher(), Roomy()
-        poison, innocent, later = ask(front, 1), ask(front, 2), ask(front, 3)
-        await settle()
-        front.engine_ready(engine, READY)
-        await settle()
-        front.engine_lost(engine, "exit")
+    front, engine = dispatcher(), Roomy()
+    poison, innocent, later = ask(front, 1), ask(front, 2), ask(front, 3)
+    await settle()
+    front.engine_ready(engine, READY)
+    await settle()
+    front.engine_lost(engine, "exit")
 
-        engine = Roomy()
-        front.engine_ready(engine, READY)
+    engine = Roomy()
+    front.engine_ready(engine, READY)
+    await settle()
+    assert len(engine.batches) == 1
+    front.engine_lost(engine, "exit")  # by the poison again
+
+    with pytest.raises(EngineLostError):
+        await poison
+    engine = Roomy()
+    front.engine_ready(engine, READY)
+    for _ in range(2):
         await settle()
         assert len(engine.batches) == 1
-        front.engine_lost(engine, "exit")  # by the poison again
-
-        with pytest.raises(EngineLostError):
-            await poison
-        engine = Roomy()
-        front.engine_ready(engine, READY)
-        for _ in range(2):
-            await settle()
-            assert len(engine.batches) == 1
-            engine.answer(front)
-        assert [(await one).transcript.text for one in (innocent, later)] == ["2.0", "3.0"]
-
-    run(scenario)
-
-
-def test_a_late_answer_from_a_lost_engine_changes_nothing():
-    async def scenario() -> None:
-        front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
-        front.engine_ready(lost, READY)
-        asked = ask(front, 1)
-        await settle()
-        front.engine_lost(lost, "stuck")
-        front.engine_ready(successor, READY)
-        await settle()
-
-        lost.answer(front)
-        await settle()
-
-        assert not asked.done()
-        successor.answer(front)
-        assert (await asked).transcript.text == "1.0"
-
-    run(scenario)
-
-
-def test_a_failed_batch_is_split_and_only_the_utterance_at_fault_fails():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        asked = [ask(front, value) for value in (1, 2)]
-        await settle()
-        front.engine_ready(engine, READY)
-        await settle()
-
-        engine.fail(front, FailureKind.BATCH)
-        await settle()
-        engine.fail(front, FailureKind.BATCH)
-        await settle()
         engine.answer(front)
-
-        with pytest.raises(TranscriptionFailedError):
-            await asked[0]
-        assert (await asked[1]).transcript.text == "2.0"
-
-    run(scenario)
+    assert [(await one).transcript.text for one in (innocent, later)] == ["2.0", "3.0"]
 
 
-def test_an_engine_that_gives_too_few_transcripts_is_asked_again_for_each():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        asked = [ask(front, value) for value in (1, 2)]
-        await settle()
-        front.engine_ready(engine, READY)
-        await settle()
+@asynchronous
+async def test_a_late_answer_from_a_lost_engine_changes_nothing():
+    front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
+    front.engine_ready(lost, READY)
+    asked = ask(front, 1)
+    await settle()
+    front.engine_lost(lost, "stuck")
+    front.engine_ready(successor, READY)
+    await settle()
 
-        number, _ = engine.batches.popitem()
-        front.engine_answered(engine, Result(number, [Transcript("1.0", [], [], [])], 0.1, 2.0))
-        for _ in asked:
-            await settle()
-            engine.answer(front)
+    lost.answer(front)
+    await settle()
 
-        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0"]
-
-    run(scenario)
+    assert not asked.done()
+    successor.answer(front)
+    assert (await asked).transcript.text == "1.0"
 
 
-def test_an_utterance_that_does_not_fit_the_device_alone_gets_its_own_error():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        asked = ask(front, 1)
-        await settle()
+@asynchronous
+async def test_a_failed_batch_is_split_and_only_the_utterance_at_fault_fails():
+    front, engine = dispatcher(), FakeEngine()
+    asked = [ask(front, value) for value in (1, 2)]
+    await settle()
+    front.engine_ready(engine, READY)
+    await settle()
 
-        engine.fail(front, FailureKind.OUT_OF_MEMORY)
+    engine.fail(front, FailureKind.BATCH)
+    await settle()
+    engine.fail(front, FailureKind.BATCH)
+    await settle()
+    engine.answer(front)
 
-        with pytest.raises(DeviceMemoryError):
+    with pytest.raises(TranscriptionFailedError):
+        await asked[0]
+    assert (await asked[1]).transcript.text == "2.0"
+
+
+@asynchronous
+async def test_an_utterance_that_does_not_fit_the_device_alone_gets_its_own_error():
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    asked = ask(front, 1)
+    await settle()
+
+    engine.fail(front, FailureKind.OUT_OF_MEMORY)
+
+    with pytest.raises(DeviceMemoryError):
+        await asked
+
+
+@asynchronous
+async def test_a_caller_who_leaves_frees_its_place_in_the_queue():
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    running, waiting = ask(front, 1), ask(front, 2)
+    await settle()
+
+    waiting.cancel()
+    running.cancel()
+    await settle()
+
+    engine.answer(front)  # no caller waits for it
+    await settle()
+    assert not engine.batches
+
+
+@asynchronous
+async def test_an_utterance_that_waits_too_long_is_dropped():
+    front = dispatcher()
+
+    with pytest.raises(DeadlineExceededError):
+        await ask(front, 1, timeout=0.01)
+
+    engine = FakeEngine()
+    front.engine_ready(engine, READY)
+    assert not engine.batches
+
+
+@asynchronous
+async def test_abandoned_work_fails_whether_it_waits_or_runs():
+    front, engine = dispatcher(), FakeEngine()
+    front.engine_ready(engine, READY)
+    running, waiting = ask(front, 1), ask(front, 2)
+    await settle()
+
+    front.abandon(lambda: EngineLostError("no engine"))
+    front.engine_lost(engine, "stopped")
+
+    for asked in (running, waiting, ask(front, 3)):
+        with pytest.raises(EngineLostError, match="no engine"):
             await asked
-
-    run(scenario)
-
-
-def test_a_caller_who_leaves_frees_its_place_in_the_queue():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        running, waiting = ask(front, 1), ask(front, 2)
-        await settle()
-
-        waiting.cancel()
-        running.cancel()
-        await settle()
-
-        engine.answer(front)  # no caller waits for it
-        await settle()
-        assert not engine.batches
-
-    run(scenario)
-
-
-def test_an_utterance_that_waits_too_long_is_dropped():
-    async def scenario() -> None:
-        front = dispatcher()
-
-        with pytest.raises(DeadlineExceededError):
-            await ask(front, 1, timeout=0.01)
-
-        engine = FakeEngine()
-        front.engine_ready(engine, READY)
-        assert not engine.batches
-
-    run(scenario)
-
-
-def test_abandoned_work_fails_whether_it_waits_or_runs():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        front.engine_ready(engine, READY)
-        running, waiting = ask(front, 1), ask(front, 2)
-        await settle()
-
-        front.abandon(lambda: EngineLostError("no engine"))
-        front.engine_lost(engine, "stopped")
-
-        for asked in (running, waiting, ask(front, 3)):
-            with pytest.raises(EngineLostError, match="no engine"):
-                await asked
-
-    run(scenario)
 
 
 @pytest.mark.parametrize("error", [ValueError("no room"), MemoryError(), RuntimeError("can't start new thread")])
-def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error):
+@asynchronous
+async def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error):
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
         async def send(self, batch, utterances) -> None:
@@ -291,56 +250,49 @@ def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error
                 raise error
             await super().send(batch, utterances)
 
-    async def scenario() -> None:
-        front, engine = dispatcher(), SmallEngine()
-        asked = [ask(front, value) for value in (1, 2, 3)]
+    front, engine = dispatcher(), SmallEngine()
+    asked = [ask(front, value) for value in (1, 2, 3)]
+    await settle()
+    front.engine_ready(engine, READY)
+    for _ in asked:
         await settle()
-        front.engine_ready(engine, READY)
-        for _ in asked:
-            await settle()
-            engine.answer(front)
+        engine.answer(front)
 
-        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
-
-    run(scenario)
+    assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
 
 
 @pytest.mark.parametrize("broken", [[], FlatTranscripts(["a", "b"], *[b""] * 10)], ids=["too few", "arrays"])
-def test_answers_that_cannot_be_read_are_a_failed_batch_and_no_caller_waits_for_ever(broken):
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        asked = [ask(front, value) for value in (1, 2)]
+@asynchronous
+async def test_answers_that_cannot_be_read_are_a_failed_batch_and_no_caller_waits_for_ever(broken):
+    front, engine = dispatcher(), FakeEngine()
+    asked = [ask(front, value) for value in (1, 2)]
+    await settle()
+    front.engine_ready(engine, READY)
+    await settle()
+    number, _ = engine.batches.popitem()
+    front.engine_answered(engine, Result(number, broken, 0.1, 2.0))
+    for _ in asked:
         await settle()
-        front.engine_ready(engine, READY)
-        await settle()
-        number, _ = engine.batches.popitem()
-        front.engine_answered(engine, Result(number, broken, 0.1, 2.0))
-        for _ in asked:
-            await settle()
-            engine.answer(front)
+        engine.answer(front)
 
-        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0"]
-
-    run(scenario)
+    assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0"]
 
 
-def test_a_batch_that_fails_when_no_engine_will_start_is_not_run_again():
-    async def scenario() -> None:
-        front, engine = dispatcher(), FakeEngine()
-        asked = [ask(front, value) for value in (1, 2)]
-        await settle()
-        front.engine_ready(engine, READY)
-        await settle()
-        front.abandon(lambda: EngineLostError("It stops."))
-        engine.fail(front, FailureKind.BATCH)
-        await settle()
+@asynchronous
+async def test_a_batch_that_fails_when_no_engine_will_start_is_not_run_again():
+    front, engine = dispatcher(), FakeEngine()
+    asked = [ask(front, value) for value in (1, 2)]
+    await settle()
+    front.engine_ready(engine, READY)
+    await settle()
+    front.abandon(lambda: EngineLostError("It stops."))
+    engine.fail(front, FailureKind.BATCH)
+    await settle()
 
-        assert not engine.batches
-        for task in asked:
-            with pytest.raises(EngineLostError, match="It stops"):
-                task.result()
-
-    run(scenario)
+    assert not engine.batches
+    for task in asked:
+        with pytest.raises(EngineLostError, match="It stops"):
+            task.result()
 
 
 def test_readiness_follows_engines_and_draining():
@@ -359,81 +311,73 @@ def test_readiness_follows_engines_and_draining():
     assert not front.is_ready
 
 
-def test_two_engines_share_the_queue():
-    async def scenario() -> None:
-        front, engines = dispatcher(), [FakeEngine("cuda:0"), FakeEngine("cuda:1")]
-        for engine in engines:
-            front.engine_ready(engine, READY)
-        asked = [ask(front, value) for value in (1, 2)]
-        await settle()
-
-        assert all(len(engine.batches) == 1 for engine in engines)
-        assert front.admission.rtfx == {"m": 200.0}
-        for engine in engines:
-            engine.answer(front)
-        await asyncio.gather(*asked)
-
-    run(scenario)
-
-
-def test_an_idle_engine_gets_a_batch_before_a_busy_one_gets_a_second():
-    async def scenario() -> None:
-        front, engines = dispatcher(), [FakeEngine("cuda:0", slots=2), FakeEngine("cuda:1", slots=2)]
-        for engine in engines:
-            front.engine_ready(engine, READY)
-        asked = []
-        for batches in [(1, 0), (1, 1), (2, 1), (2, 2)]:
-            asked.append(ask(front, 1))
-            await settle()
-            assert tuple(len(engine.batches) for engine in engines) == batches
-
-        for engine in 2 * engines:
-            engine.answer(front)
-        await asyncio.gather(*asked)
-
-    run(scenario)
-
-
-def test_models_share_an_engine_and_keep_their_own_batches_and_speeds():
-    async def scenario() -> None:
-        front, engine = dispatcher(models=("m", "other")), FakeEngine()
-        lanes = (Lane("m"), Lane("other"), Lane("m", "ctc"))
-        asked = [ask(front, value, lane=lanes[value]) for value in (0, 1, 2, 0)]
-        await settle()
+@asynchronous
+async def test_two_engines_share_the_queue():
+    front, engines = dispatcher(), [FakeEngine("cuda:0"), FakeEngine("cuda:1")]
+    for engine in engines:
         front.engine_ready(engine, READY)
-        front.engine_ready(engine, OTHER)
-        for _ in lanes:
-            await settle()
-            engine.answer(front)
+    asked = [ask(front, value) for value in (1, 2)]
+    await settle()
+
+    assert all(len(engine.batches) == 1 for engine in engines)
+    assert front.admission.rtfx == {"m": 200.0}
+    for engine in engines:
+        engine.answer(front)
+    await asyncio.gather(*asked)
+
+
+@asynchronous
+async def test_an_idle_engine_gets_a_batch_before_a_busy_one_gets_a_second():
+    front, engines = dispatcher(), [FakeEngine("cuda:0", slots=2), FakeEngine("cuda:1", slots=2)]
+    for engine in engines:
+        front.engine_ready(engine, READY)
+    asked = []
+    for batches in [(1, 0), (1, 1), (2, 1), (2, 2)]:
+        asked.append(ask(front, 1))
         await settle()
+        assert tuple(len(engine.batches) for engine in engines) == batches
 
-        assert [(await one).transcript.text for one in asked] == ["0.0", "1.0", "2.0", "0.0"]
-        assert sorted(engine.asked, key=str) == [("m", "ctc"), ("m", None), ("other", None)]
-        assert front.admission.rtfx["m"] < READY.rtfx  # measured by now
-        assert front.admission.rtfx.keys() == {"m", "other"}
-
-    run(scenario)
+    for engine in 2 * engines:
+        engine.answer(front)
+    await asyncio.gather(*asked)
 
 
-def test_a_model_that_did_not_survive_its_engine_is_given_up_and_the_others_go_on():
-    async def scenario() -> None:
-        front, lost, successor = dispatcher(models=("m", "other")), FakeEngine(), FakeEngine()
-        front.engine_ready(lost, READY)
-        front.engine_ready(lost, OTHER)
-        asked = [ask(front, 1, lane=Lane("other")), ask(front, 2)]
+@asynchronous
+async def test_models_share_an_engine_and_keep_their_own_batches_and_speeds():
+    front, engine = dispatcher(models=("m", "other")), FakeEngine()
+    lanes = (Lane("m"), Lane("other"), Lane("m", "ctc"))
+    asked = [ask(front, value, lane=lanes[value]) for value in (0, 1, 2, 0)]
+    await settle()
+    front.engine_ready(engine, READY)
+    front.engine_ready(engine, OTHER)
+    for _ in lanes:
         await settle()
+        engine.answer(front)
+    await settle()
 
-        front.engine_lost(lost, "exit")
-        front.engine_ready(successor, READY)
-        front.model_lost("other", "no such file")
-        await settle()
-        successor.answer(front)
+    assert [(await one).transcript.text for one in asked] == ["0.0", "1.0", "2.0", "0.0"]
+    assert sorted(engine.asked, key=str) == [("m", "ctc"), ("m", None), ("other", None)]
+    assert front.admission.rtfx["m"] < READY.rtfx  # measured by now
+    assert front.admission.rtfx.keys() == {"m", "other"}
 
-        with pytest.raises(EngineLostError, match="no such file"):
-            await asked[0]
-        assert (await asked[1]).transcript.text == "2.0"
-        with pytest.raises(EngineLostError, match="was lost"):
-            await ask(front, 3, lane=Lane("other"))
-        assert front.is_ready
 
-    run(scenario)
+@asynchronous
+async def test_a_model_that_did_not_survive_its_engine_is_given_up_and_the_others_go_on():
+    front, lost, successor = dispatcher(models=("m", "other")), FakeEngine(), FakeEngine()
+    front.engine_ready(lost, READY)
+    front.engine_ready(lost, OTHER)
+    asked = [ask(front, 1, lane=Lane("other")), ask(front, 2)]
+    await settle()
+
+    front.engine_lost(lost, "exit")
+    front.engine_ready(successor, READY)
+    front.model_lost("other", "no such file")
+    await settle()
+    successor.answer(front)
+
+    with pytest.raises(EngineLostError, match="no such file"):
+        await asked[0]
+    assert (await asked[1]).transcript.text == "2.0"
+    with pytest.raises(EngineLostError, match="was lost"):
+        await ask(front, 3, lane=Lane("other"))
+    assert front.is_ready

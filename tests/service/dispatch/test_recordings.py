@@ -18,6 +18,7 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
+from tests.asynchronous import asynchronous
 from tests.service.dispatch import virtual_time
 from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, counted, dispatcher, is_free, settle
 
@@ -65,55 +66,49 @@ async def collect(answers) -> list:
     return [answer async for answer in answers]
 
 
-def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
-            while not asked.done():
-                await settle()
-                if engine.batches:
-                    engine.answer(dispatching)
-
-            answers = await asked
-
-        assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
-        assert dispatching.admission.backlog.seconds == 0
-        assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == pytest.approx(40)
-
-    asyncio.run(scenario())
-
-
-def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        dispatching.window.samples = 1
-        await dispatching.window.acquire(1)
-        with recorded(monkeypatch, 3, rule=None) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+@asynchronous
+async def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch):
+    dispatching, engine, recordings = front()
+    with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
+        asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+        while not asked.done():
             await settle()
-            engine.answer(dispatching)
+            if engine.batches:
+                engine.answer(dispatching)
 
-            (answer,) = await asked
+        answers = await asked
 
-        assert answer.transcript.text == "0.0"
+    assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
+    assert dispatching.admission.backlog.seconds == 0
+    assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == pytest.approx(40)
 
-    asyncio.run(scenario())
+
+@asynchronous
+async def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(monkeypatch):
+    dispatching, engine, recordings = front()
+    dispatching.window.samples = 1
+    await dispatching.window.acquire(1)
+    with recorded(monkeypatch, 3, rule=None) as source:
+        asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+        await settle()
+        engine.answer(dispatching)
+
+        (answer,) = await asked
+
+    assert answer.transcript.text == "0.0"
 
 
-def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        dispatching.window.samples = 25 * RATE
-        await dispatching.window.acquire(20 * RATE)  # another recording's
-        with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
-            async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
-                await assert_first_comes(answers, dispatching, engine)
+@asynchronous
+async def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypatch):
+    dispatching, engine, recordings = front()
+    dispatching.window.samples = 25 * RATE
+    await dispatching.window.acquire(20 * RATE)  # another recording's
+    with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
+        async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
+            await assert_first_comes(answers, dispatching, engine)
 
-        await dispatching.window.acquire(5 * RATE)  # the queue is empty
-        assert not dispatching.window.acquire(1).done()
-
-    asyncio.run(scenario())
+    await dispatching.window.acquire(5 * RATE)  # the queue is empty
+    assert not dispatching.window.acquire(1).done()
 
 
 @pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
@@ -129,36 +124,32 @@ def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waite
     virtual_time.run(scenario())
 
 
-def test_silence_has_no_answers_and_is_counted(monkeypatch):
-    async def scenario() -> None:
-        dispatching, _, recordings = front()
-        with recorded(monkeypatch, 40) as source:
-            assert await collect(recordings.transcribe(source, OPTIONS)) == []
-        assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == 40
-
-    asyncio.run(scenario())
+@asynchronous
+async def test_silence_has_no_answers_and_is_counted(monkeypatch):
+    dispatching, _, recordings = front()
+    with recorded(monkeypatch, 40) as source:
+        assert await collect(recordings.transcribe(source, OPTIONS)) == []
+    assert counted(dispatching, "audio_seconds_total", outcome="ok", model="m") == 40
 
 
-def test_parts_in_memory_are_limited(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        dispatching.window.samples = 25 * RATE
-        cuts = [(start, start + 10) for start in range(0, 200, 10)]
-        with recorded(monkeypatch, 200, *cuts) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
-            while not asked.done():
-                await settle()
-                with_engine = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE
-                backlog = dispatching.admission.backlog
-                waiting = counted(dispatching, "queue_audio_seconds", model="m")
-                assert waiting - backlog.unstaged_seconds("m") + with_engine <= 25
-                assert waiting + with_engine <= backlog.seconds
-                if engine.batches:
-                    engine.answer(dispatching)
+@asynchronous
+async def test_parts_in_memory_are_limited(monkeypatch):
+    dispatching, engine, recordings = front()
+    dispatching.window.samples = 25 * RATE
+    cuts = [(start, start + 10) for start in range(0, 200, 10)]
+    with recorded(monkeypatch, 200, *cuts) as source:
+        asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+        while not asked.done():
+            await settle()
+            with_engine = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE
+            backlog = dispatching.admission.backlog
+            waiting = counted(dispatching, "queue_audio_seconds", model="m")
+            assert waiting - backlog.unstaged_seconds("m") + with_engine <= 25
+            assert waiting + with_engine <= backlog.seconds
+            if engine.batches:
+                engine.answer(dispatching)
 
-            assert len(await asked) == 20
-
-    asyncio.run(scenario())
+        assert len(await asked) == 20
 
 
 def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypatch):
@@ -191,117 +182,103 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
     asyncio.run(scenario())
 
 
-def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
-            answers = recordings.transcribe(source, OPTIONS)
-            first = asyncio.create_task(anext(answers))
-            await settle()
-            engine.answer(dispatching)
-            await first
-            await answers.aclose()
-
-            assert counted(dispatching, "queue_depth", model="m") == 0
-            assert dispatching.admission.backlog.seconds == 0
-            assert is_free(dispatching.window)
-            done = counted(dispatching, "audio_seconds_total", outcome="ok", model="m")
-            assert counted(dispatching, "audio_seconds_total", outcome="cancelled", model="m") == pytest.approx(
-                200 - done
-            )
-
-    asyncio.run(scenario())
-
-
-def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
-    async def scenario() -> None:
-        dispatching, engine, recordings = front()
-        with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
-            await settle()
-            engine.fail(dispatching, FailureKind.BATCH)  # the first part leaves alone, being alone at first
-            await settle()
-
-            with pytest.raises(TranscriptionFailedError):
-                await asked
+@asynchronous
+async def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
+    dispatching, engine, recordings = front()
+    with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
+        answers = recordings.transcribe(source, OPTIONS)
+        first = asyncio.create_task(anext(answers))
+        await settle()
+        engine.answer(dispatching)
+        await first
+        await answers.aclose()
 
         assert counted(dispatching, "queue_depth", model="m") == 0
         assert dispatching.admission.backlog.seconds == 0
         assert is_free(dispatching.window)
-        assert counted(dispatching, "audio_seconds_total", outcome="error", model="m") == 60
+        done = counted(dispatching, "audio_seconds_total", outcome="ok", model="m")
+        assert counted(dispatching, "audio_seconds_total", outcome="cancelled", model="m") == pytest.approx(200 - done)
 
-    asyncio.run(scenario())
 
-
-def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_logged(monkeypatch):
-    async def scenario() -> None:
-        unretrieved = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
-        dispatching, engine, recordings = front()
-        with recorded(monkeypatch, 40, (1, 5), (10, 15), (20, 25)) as source:
-            async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
-                first = asyncio.ensure_future(anext(answers))
-                await settle()
-                engine.answer(dispatching)
-                await first
-                dispatching.abandon(lambda: TranscriptionFailedError("it failed"))
-                dispatching.engine_lost(engine, "exit")
-                await settle()
-                with pytest.raises(TranscriptionFailedError):
-                    await anext(answers)
-        gc.collect()
+@asynchronous
+async def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
+    dispatching, engine, recordings = front()
+    with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
+        asked = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
         await settle()
-        assert not unretrieved
+        engine.fail(dispatching, FailureKind.BATCH)  # the first part leaves alone, being alone at first
+        await settle()
 
-    asyncio.run(scenario())
+        with pytest.raises(TranscriptionFailedError):
+            await asked
+
+    assert counted(dispatching, "queue_depth", model="m") == 0
+    assert dispatching.admission.backlog.seconds == 0
+    assert is_free(dispatching.window)
+    assert counted(dispatching, "audio_seconds_total", outcome="error", model="m") == 60
 
 
-def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(monkeypatch):
-    async def scenario() -> None:
-        _, _, recordings = front()
-        with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
-            waiting = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+@asynchronous
+async def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are_not_logged(monkeypatch):
+    unretrieved = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
+    dispatching, engine, recordings = front()
+    with recorded(monkeypatch, 40, (1, 5), (10, 15), (20, 25)) as source:
+        async with aclosing(recordings.transcribe(source, OPTIONS)) as answers:
+            first = asyncio.ensure_future(anext(answers))
             await settle()
-
-            with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
-                await collect(recordings.transcribe(another, OPTIONS))
-
-            waiting.cancel()
-            await asyncio.wait({waiting})
-
-    asyncio.run(scenario())
-
-
-def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
-    async def scenario() -> None:
-        dispatching, _, recordings = front()
-        await dispatching.window.acquire(10**9)
-        with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
-            await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=-19.99)))
-
-    asyncio.run(scenario())
+            engine.answer(dispatching)
+            await first
+            dispatching.abandon(lambda: TranscriptionFailedError("it failed"))
+            dispatching.engine_lost(engine, "exit")
+            await settle()
+            with pytest.raises(TranscriptionFailedError):
+                await anext(answers)
+    gc.collect()
+    await settle()
+    assert not unretrieved
 
 
-def test_a_job_uses_a_window_of_its_own(monkeypatch):
+@asynchronous
+async def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(monkeypatch):
+    _, _, recordings = front()
+    with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
+        waiting = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
+        await settle()
+
+        with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
+            await collect(recordings.transcribe(another, OPTIONS))
+
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@asynchronous
+async def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
+    dispatching, _, recordings = front()
+    await dispatching.window.acquire(10**9)
+    with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
+        await collect(recordings.transcribe(source, replace(OPTIONS, most_seconds=-19.99)))
+
+
+@asynchronous
+async def test_a_job_uses_a_window_of_its_own(monkeypatch):
     """Because its parts enter another window, a recording that comes later is cut and read at once."""
 
-    async def scenario() -> None:
-        dispatching, engine, recordings = front(max_queued_audio_seconds=35.0)
-        with recorded(monkeypatch, 200, *((start, start + 10) for start in range(0, 200, 10))) as job:
-            running = asyncio.create_task(  # it is over the limit, and let in
-                collect(recordings.transcribe(job, Options("job", LANE)))
-            )
-            await settle()
-            with recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
-                asked = asyncio.create_task(collect(recordings.transcribe(ours, OPTIONS)))
-                while not asked.done():
-                    await settle()
-                    if engine.batches:
-                        engine.answer(dispatching)
-                assert len(asked.result()) == 3
-            assert not running.done()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        assert dispatching.admission.backlog.seconds == 0
-
-    asyncio.run(scenario())
+    dispatching, engine, recordings = front(max_queued_audio_seconds=35.0)
+    with recorded(monkeypatch, 200, *((start, start + 10) for start in range(0, 200, 10))) as job:
+        running = asyncio.create_task(  # it is over the limit, and let in
+            collect(recordings.transcribe(job, Options("job", LANE)))
+        )
+        await settle()
+        with recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
+            asked = asyncio.create_task(collect(recordings.transcribe(ours, OPTIONS)))
+            while not asked.done():
+                await settle()
+                if engine.batches:
+                    engine.answer(dispatching)
+            assert len(asked.result()) == 3
+        assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert dispatching.admission.backlog.seconds == 0

@@ -29,7 +29,6 @@ from service.dispatch.utterance import Lane, Part
 from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 from tests.service.dispatch.virtual_time import DeadlockError, run
-from transcripts.prompt import Prompt
 from transcripts.transcript import Transcript
 
 RATE = 10
@@ -155,8 +154,8 @@ class World:
         samples[:2] = number, does
         caller = chance.choice((number, "a", "b"))
         lane, patience = chance.choice(LANES), chance.choice((5.0, 1e6, 1e6))
-        part = Part(samples, 0.0, caller, self.now + patience, lane, Prompt())
-        asking = asyncio.create_task(self.front.transcribe(part, is_background=chance.random() < 0.1))
+        part = Part(samples, lane, caller, self.now + patience, is_background=chance.random() < 0.1)
+        asking = asyncio.create_task(self.front.transcribe(part))
         leaves = chance.random() < 0.1
         if leaves:
             asyncio.get_running_loop().call_later(chance.uniform(0, 5), asking.cancel)

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.dispatch.window import Window
-from tests.service.dispatch.fake_engine import run, settle
+from tests.asynchronous import asynchronous
+from tests.service.dispatch.fake_engine import settle
 
 
 async def enter(window: Window, samples: int) -> asyncio.Future[None]:
@@ -18,65 +19,59 @@ async def enter(window: Window, samples: int) -> asyncio.Future[None]:
     return room
 
 
-def test_audio_enters_in_order_as_other_audio_leaves():
-    async def scenario() -> None:
-        window = Window()
-        window.samples = 10
-        first = await enter(window, 6)
-        large, small = (asyncio.create_task(enter(window, samples)) for samples in (5, 1))
-        await settle()
-        assert not large.done()
-        assert not small.done()  # it would fit, but stands behind
+@asynchronous
+async def test_audio_enters_in_order_as_other_audio_leaves():
+    window = Window()
+    window.samples = 10
+    first = await enter(window, 6)
+    large, small = (asyncio.create_task(enter(window, samples)) for samples in (5, 1))
+    await settle()
+    assert not large.done()
+    assert not small.done()  # it would fit, but stands behind
 
-        window.release(first)
-        await settle()
+    window.release(first)
+    await settle()
 
-        assert large.done()
-        assert small.done()
-
-    run(scenario)
+    assert large.done()
+    assert small.done()
 
 
-def test_audio_larger_than_the_window_enters_alone():
-    async def scenario() -> None:
-        window = Window()
-        window.samples = 10
+@asynchronous
+async def test_audio_larger_than_the_window_enters_alone():
+    window = Window()
+    window.samples = 10
 
-        first = await enter(window, 50)
-        waiting = asyncio.create_task(enter(window, 1))
-        await settle()
-        assert not waiting.done()
-        window.release(first)
-        await waiting
-
-    run(scenario)
+    first = await enter(window, 50)
+    waiting = asyncio.create_task(enter(window, 1))
+    await settle()
+    assert not waiting.done()
+    window.release(first)
+    await waiting
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["enter", "cancel", "leave"]), st.integers(1, 12)), max_size=60))
-def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
-    async def scenario() -> None:
-        window = Window()
-        window.samples = 10
-        guests: list[tuple[int, asyncio.Task]] = []
-        for event, number in events:
-            if event == "enter":
-                guests.append((number, asyncio.create_task(enter(window, number))))
-            elif guests:
-                samples, guest = guests.pop(number % len(guests))
-                if event == "leave" and guest.done():
-                    window.release(guest.result())
-                else:
-                    guests += [(samples, guest)] if guest.done() else []
-                    guest.cancel()  # without effect on one that is inside
-            await settle()
-            inside = [samples for samples, guest in guests if guest.done()]
-            assert sum(inside) <= 10 or len(inside) == 1
+@asynchronous
+async def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
+    window = Window()
+    window.samples = 10
+    guests: list[tuple[int, asyncio.Task]] = []
+    for event, number in events:
+        if event == "enter":
+            guests.append((number, asyncio.create_task(enter(window, number))))
+        elif guests:
+            samples, guest = guests.pop(number % len(guests))
+            if event == "leave" and guest.done():
+                window.release(guest.result())
+            else:
+                guests += [(samples, guest)] if guest.done() else []
+                guest.cancel()  # without effect on one that is inside
+        await settle()
+        inside = [samples for samples, guest in guests if guest.done()]
+        assert sum(inside) <= 10 or len(inside) == 1
 
-        while guests:
-            inside = next(guest for guest in guests if guest[1].done())
-            guests.remove(inside)
-            window.release(inside[1].result())
-            await settle()
-
-    run(scenario)
+    while guests:
+        inside = next(guest for guest in guests if guest[1].done())
+        guests.remove(inside)
+        window.release(inside[1].result())
+        await settle()

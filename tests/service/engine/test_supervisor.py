@@ -3,7 +3,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from service.engine.quarantine import Quarantine
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
+from tests.asynchronous import asynchronous
 from transcripts.prompt import DEFAULT_PROMPT
 
 STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
@@ -60,22 +61,20 @@ def load(model: str) -> Load:
     return Load(model, model, "cpu", "float32", [1.0], None, None)
 
 
-def supervised(
-    scenario, *, models: tuple[str, ...] = ("stub.nemo",), timeout: float = 30.0, clock=time.monotonic
-) -> None:
-    """Run a scenario against a supervisor of a real stub process."""
-
-    async def main() -> None:
-        listener = Listener()
-        supervisor = Supervisor([load(model) for model in models], listener, timeout=timeout, clock=clock, **STUB)
-        running = asyncio.create_task(supervisor.run())
-        try:
-            await scenario(supervisor, listener)
-        finally:
-            await supervisor.stop()
-            await running
-
-    asyncio.run(main())
+@contextlib.asynccontextmanager
+async def supervised(
+    *models: str, timeout: float = 30.0, clock=time.monotonic
+) -> AsyncIterator[tuple[Supervisor, Listener]]:
+    """A supervisor of a real stub process, and what it is told."""
+    listener = Listener()
+    loads = [load(model) for model in models or ("stub.nemo",)]
+    supervisor = Supervisor(loads, listener, timeout=timeout, clock=clock, **STUB)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        yield supervisor, listener
+    finally:
+        await supervisor.stop()
+        await running
 
 
 async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
@@ -87,8 +86,9 @@ def silence(samples: int) -> np.ndarray:
     return np.zeros(samples, np.float32)
 
 
-def test_an_engine_starts_answers_and_stops():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_starts_answers_and_stops():
+    async with supervised() as (supervisor, listener):
         engine = await listener.event("ready")
         samples = np.full(1000, 0.5, np.float32)
 
@@ -103,11 +103,10 @@ def test_an_engine_starts_answers_and_stops():
         assert await listener.event("lost") is Loss.STOPPED
         assert engine.process.returncode == 0
 
-    supervised(scenario)
 
-
-def test_a_failed_batch_leaves_the_engine_running():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_a_failed_batch_leaves_the_engine_running():
+    async with supervised() as (_, listener):
         engine = await listener.event("ready")
 
         await send(engine, 1, silence(FAIL_SAMPLES))
@@ -119,12 +118,11 @@ def test_a_failed_batch_leaves_the_engine_running():
         assert failure.kind is FailureKind.BATCH
         assert isinstance(answer, Result)
 
-    supervised(scenario)
-
 
 @pytest.mark.parametrize(("samples", "loss"), [(CRASH_SAMPLES, Loss.EXIT), (DEVICE_SAMPLES, Loss.DEVICE)])
-def test_an_engine_that_dies_is_replaced(samples, loss):
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_that_dies_is_replaced(samples, loss):
+    async with supervised() as (_, listener):
         engine = await listener.event("ready")
 
         await send(engine, 1, silence(samples))
@@ -132,8 +130,6 @@ def test_an_engine_that_dies_is_replaced(samples, loss):
         assert await listener.event("lost") is loss
         successor = await listener.event("ready")
         assert successor.pid != engine.pid
-
-    supervised(scenario)
 
 
 TIMEOUT = Settings().engine_timeout_seconds
@@ -200,11 +196,11 @@ def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_
 
 
 @pytest.mark.slow
-def test_a_front_that_was_stopped_does_not_replace_its_engine():
+@asynchronous
+async def test_a_front_that_was_stopped_does_not_replace_its_engine():
     lost = 0.0
 
-    async def scenario(supervisor, listener) -> None:
-        nonlocal lost
+    async with supervised(clock=lambda: time.monotonic() + lost) as (supervisor, listener):
         heard = asyncio.Queue()
         listener.engine_heartbeat = heard.put_nowait
         engine = await listener.event("ready")
@@ -218,12 +214,11 @@ def test_a_front_that_was_stopped_does_not_replace_its_engine():
         assert supervisor.engine is engine
         assert engine.loss is Loss.EXIT
 
-    supervised(scenario, clock=lambda: time.monotonic() + lost)
-
 
 @pytest.mark.slow
-def test_an_engine_that_hangs_is_killed_and_replaced():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_that_hangs_is_killed_and_replaced():
+    async with supervised(timeout=3.0) as (_, listener):
         engine = await listener.event("ready")
 
         os.kill(engine.pid, signal.SIGSTOP)
@@ -231,13 +226,12 @@ def test_an_engine_that_hangs_is_killed_and_replaced():
         assert await listener.event("lost") is Loss.STUCK
         assert (await listener.event("ready")).pid != engine.pid
 
-    supervised(scenario, timeout=3.0)
 
-
-def test_an_engine_that_has_ended_may_be_killed():
+@asynchronous
+async def test_an_engine_that_has_ended_may_be_killed():
     """As when it dies of the fault that its last message reports."""
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised() as (_, listener):
         engine = await listener.event("ready")
         os.kill(engine.pid, signal.SIGKILL)
         await listener.event("lost")
@@ -246,17 +240,13 @@ def test_an_engine_that_has_ended_may_be_killed():
 
         await listener.event("ready")
 
-    supervised(scenario)
 
+@asynchronous
+async def test_a_first_start_that_fails_says_why():
+    supervisor = Supervisor([load("unreadable")], Listener(), timeout=30.0, **STUB)
 
-def test_a_first_start_that_fails_says_why():
-    async def main() -> None:
-        supervisor = Supervisor([load("unreadable")], Listener(), timeout=30.0, **STUB)
-
-        with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
-            await supervisor.run()
-
-    asyncio.run(main())
+    with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
+        await supervisor.run()
 
 
 def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too(tmp_path, monkeypatch):
@@ -276,22 +266,22 @@ def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too(tmp_path,
     asyncio.run(main())
 
 
-def test_an_engine_ends_with_the_front():
+@asynchronous
+async def test_an_engine_ends_with_the_front():
     """A front that is killed leaves no engine behind: the end of the socket is enough."""
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised() as (_, listener):
         engine = await listener.event("ready")
 
         engine.channel.close()
 
         assert await asyncio.wait_for(engine.process.wait(), 10) == 0
 
-    supervised(scenario)
-
 
 @pytest.mark.slow
-def test_replaced_engines_leave_no_descriptor_behind():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_replaced_engines_leave_no_descriptor_behind():
+    async with supervised() as (_, listener):
         engine = await listener.event("ready")
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
@@ -301,14 +291,11 @@ def test_replaced_engines_leave_no_descriptor_behind():
 
         assert len(os.listdir("/proc/self/fd")) <= before + 2
 
-    supervised(scenario)
 
-
-def test_an_engine_that_downloads_its_model_first_becomes_ready():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_that_downloads_its_model_first_becomes_ready():
+    async with supervised("remote") as (_, listener):
         await listener.event("ready")
-
-    supervised(scenario, models=("remote",))
 
 
 async def loaded(listener, count: int):
@@ -318,8 +305,9 @@ async def loaded(listener, count: int):
     return engine
 
 
-def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_asked_for():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_asked_for():
+    async with supervised("stub.nemo", "ctc.nemo") as (_, listener):
         engine = await loaded(listener, 2)
         samples = np.full(1000, 0.5, np.float32)
 
@@ -329,11 +317,10 @@ def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_aske
         assert (await listener.event("answered")).answers == [transcript(samples)]
         assert set(engine.models) == {"stub.nemo", "ctc.nemo"}
 
-    supervised(scenario, models=("stub.nemo", "ctc.nemo"))
 
-
-def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too():
+    async with supervised() as (supervisor, listener):
         engine = await loaded(listener, 1)
         await supervisor.load(load("late"))
         assert await loaded(listener, 1) is engine
@@ -349,11 +336,10 @@ def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too
         assert await listener.event("lost") is Loss.EXIT
         assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
 
-    supervised(scenario)
 
-
-def test_a_model_that_is_unloaded_while_a_new_engine_loads_it_is_unloaded_there_too():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_a_model_that_is_unloaded_while_a_new_engine_loads_it_is_unloaded_there_too():
+    async with supervised("stub.nemo", "late") as (supervisor, listener):
         engine = await loaded(listener, 2)
         listener.engine_started = lambda engine: listener.told.put_nowait(("started", engine))
         os.kill(engine.pid, signal.SIGKILL)
@@ -368,11 +354,10 @@ def test_a_model_that_is_unloaded_while_a_new_engine_loads_it_is_unloaded_there_
         await send(engine, 1, silence(5), model="late")
         assert "gone" in (await listener.event("answered")).message
 
-    supervised(scenario, models=("stub.nemo", "late"))
 
-
-def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
+    async with supervised() as (supervisor, listener):
         await loaded(listener, 1)
         loading = asyncio.create_task(supervisor.load(load("late")))
         await asyncio.sleep(0)
@@ -382,13 +367,12 @@ def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
         with pytest.raises(ModelLoadError, match="unloaded while it loaded"):
             await asyncio.wait_for(loading, 60)
 
-    supervised(scenario)
 
-
-def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
+@asynchronous
+async def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
     """The caller has left and the model was unloaded while the batch was on its way."""
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised("stub.nemo", "late") as (supervisor, listener):
         engine = await loaded(listener, 2)
         supervisor.unload("late")
 
@@ -399,13 +383,12 @@ def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
         assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
         assert isinstance(await listener.event("answered"), Result)
 
-    supervised(scenario, models=("stub.nemo", "late"))
 
-
-def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
+@asynchronous
+async def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
     """Another device has it ready, and this one is a successor, which loads its models one after the other."""
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised("stub.nemo", "late") as (supervisor, listener):
         listener.on_ready = lambda: supervisor.unload("late")  # when the first is ready
         engine = await loaded(listener, 1)
         listener.on_ready = lambda: None
@@ -417,11 +400,10 @@ def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
         failure = await listener.event("answered")
         assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
 
-    supervised(scenario, models=("stub.nemo", "late"))
 
-
-def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
+    async with supervised() as (supervisor, listener):
         engine = await loaded(listener, 1)
 
         with pytest.raises(ModelLoadError, match="unreadable: not a checkpoint"):
@@ -430,11 +412,10 @@ def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
         await send(engine, 1, silence(5))
         assert isinstance(await listener.event("answered"), Result)
 
-    supervised(scenario)
 
-
-def test_an_engine_answers_while_it_loads():
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_answers_while_it_loads():
+    async with supervised() as (supervisor, listener):
         engine = await loaded(listener, 1)
         loading = asyncio.create_task(supervisor.load(load("endless")))
 
@@ -448,14 +429,13 @@ def test_an_engine_answers_while_it_loads():
             await loading
         assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
 
-    supervised(scenario)
 
-
-def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_stay(tmp_path):
+@asynchronous
+async def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_stay(tmp_path):
     checkpoint = tmp_path / "fleeting.stub"
     checkpoint.touch()
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised() as (supervisor, listener):
         engine = await loaded(listener, 1)
         await supervisor.load(load(str(checkpoint)))
         assert await loaded(listener, 1) is engine
@@ -472,17 +452,13 @@ def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_st
         await send(engine, 1, silence(5))
         assert isinstance(await listener.event("answered"), Result)
 
-    supervised(scenario)
 
+@asynchronous
+async def test_an_engine_that_cannot_load_a_model_of_the_settings_fails():
+    supervisor = Supervisor([load("stub.nemo"), load("unreadable")], Listener(), timeout=30.0, **STUB)
 
-def test_an_engine_that_cannot_load_a_model_of_the_settings_fails():
-    async def main() -> None:
-        supervisor = Supervisor([load("stub.nemo"), load("unreadable")], Listener(), timeout=30.0, **STUB)
-
-        with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
-            await supervisor.run()
-
-    asyncio.run(main())
+    with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
+        await supervisor.run()
 
 
 @pytest.fixture
@@ -490,25 +466,23 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_an_engine_that_a_fast_path_ends_begins_again_without_it_and_later_ones_too(cache):
-    async def scenario(supervisor, listener) -> None:
+@asynchronous
+async def test_an_engine_that_a_fast_path_ends_begins_again_without_it_and_later_ones_too(cache):
+    async with supervised("deadly-path") as (_, listener):
         assert await listener.event("lost") is Loss.EXIT
         engine = await listener.event("ready")
         assert engine.models["deadly-path"].fast_paths == {"loop": "failed"}
-
-    supervised(scenario, models=("deadly-path",))
     assert Quarantine().find("stub") == {"loop": "failed"}
 
 
-def test_a_fast_path_that_hangs_is_barred_after_a_minute(cache):
+@asynchronous
+async def test_a_fast_path_that_hangs_is_barred_after_a_minute(cache):
     now = [0.0]
 
-    async def scenario(supervisor, listener) -> None:
+    async with supervised("endless-path", timeout=1000, clock=lambda: now[0]) as (supervisor, listener):
         while supervisor.engine is None or supervisor.engine.tried is None:
             await asyncio.sleep(0.01)  # until the trial is heard of
         now[0] += 61
         assert await listener.event("lost") is Loss.STUCK
         engine = await listener.event("ready")
         assert engine.models["endless-path"].fast_paths == {"loop": "hung"}
-
-    supervised(scenario, models=("endless-path",), timeout=1000, clock=lambda: now[0])

@@ -18,6 +18,7 @@ from transcripts.prompt import DEFAULT_PROMPT
 
 RATE = 100
 FRAME = 8  # samples
+LENGTHS = [2.0, 8.0, 32.0]
 LANE = Lane("m")
 
 EDGES = st.lists(st.floats(0.05, 100.0), min_size=1, max_size=8, unique=True).map(sorted)
@@ -116,6 +117,12 @@ def gpu():
         yield
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty folder for what engines measure."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
 def recognizer(edges, budget, threads=None, **options):
     load = Load("m", "", "cuda", "bfloat16", edges, budget, threads, **options)
     return process.SpeechRecognizer(load, lambda *_: None)
@@ -134,11 +141,8 @@ def recognizer(edges, budget, threads=None, **options):
         (10_000.0, 5.0, 0.01, 32.1),  # all take too long
     ],
 )
-def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(
-    gpu, tmp_path, monkeypatch, room, fixed, each, budget
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    engine = recognizer([2.0, 8.0, 32.0], None)
+def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(gpu, cache, room, fixed, each, budget):
+    engine = recognizer(LENGTHS, None)
     newest().room, newest().fixed, newest().each = room, fixed, each
 
     steps = engine.warm_up()
@@ -149,10 +153,10 @@ def test_a_gpu_gets_the_least_budget_that_is_fast_enough_and_keeps_it(
     list(steps)
     assert engine.batch_seconds == budget
 
-    again = recognizer([2.0, 8.0, 32.0], None)
+    again = recognizer(LENGTHS, None)
     list(again.warm_up())
     assert again.batch_seconds == engine.batch_seconds
-    assert recognizer([2.0, 8.0, 32.0], 100.0).batch_seconds == 100.0  # what the operator says, holds
+    assert recognizer(LENGTHS, 100.0).batch_seconds == 100.0  # what the operator says, holds
 
 
 def test_a_search_of_a_model_of_several_scripts_is_warmed_up_with_masks_too(gpu, monkeypatch):
@@ -160,7 +164,7 @@ def test_a_search_of_a_model_of_several_scripts_is_warmed_up_with_masks_too(gpu,
         monkeypatch.setattr(
             process, "load_model", lambda _, device, *__, **___: ShapeModel(device, Clock(), scripts=scripts)
         )
-        engine = recognizer([2.0, 8.0, 32.0], 100.0)
+        engine = recognizer(LENGTHS, 100.0)
         list(engine.warm_up())
         return newest()
 
@@ -169,41 +173,38 @@ def test_a_search_of_a_model_of_several_scripts_is_warmed_up_with_masks_too(gpu,
     assert model.masked == model.searches != set()
 
 
-def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+def test_a_budget_is_measured_again_with_options_that_need_more_memory(gpu, cache):
+    list(recognizer(LENGTHS, None).warm_up())
 
-    engine = recognizer([2.0, 8.0, 32.0], None, beam=4)
+    engine = recognizer(LENGTHS, None, beam=4)
     newest().room = 1000.0
     list(engine.warm_up())
 
     assert engine.batch_seconds <= 1000.0
 
 
-def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
+def test_a_kept_budget_that_no_longer_fits_is_halved_until_it_does(gpu, cache, caplog):
+    list(recognizer(LENGTHS, None).warm_up())
 
-    engine = recognizer([2.0, 8.0, 32.0], None)
+    engine = recognizer(LENGTHS, None)
     newest().room = 600.0  # another model was loaded meanwhile
     list(engine.warm_up())
 
     assert engine.batch_seconds == 480.0
     warned = [record.batch_seconds for record in caplog.records if record.levelname == "WARNING"]
     assert warned == [1920.0, 960.0]  # what did not fit
-    later = recognizer([2.0, 8.0, 32.0], None)
+    later = recognizer(LENGTHS, None)
     list(later.warm_up())
     assert later.batch_seconds == 1920.0  # the memory may be free again
-    told = recognizer([2.0, 8.0, 32.0], 1000.0)
+    told = recognizer(LENGTHS, 1000.0)
     newest().room = 600.0
     with pytest.raises(torch.OutOfMemoryError):  # what the operator says, holds
         list(told.warm_up())
 
 
-def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, cache, caplog):
     for start in range(2):
-        engine = recognizer([2.0, 8.0, 32.0], None)
+        engine = recognizer(LENGTHS, None)
         newest().room_with_graphs = 600.0
         caplog.clear()
         list(engine.warm_up())
@@ -212,10 +213,9 @@ def test_a_measured_budget_is_kept_as_it_fits_beside_the_graphs(gpu, tmp_path, m
         assert any(record.levelname == "WARNING" for record in caplog.records) is (start == 0)
 
 
-def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    list(recognizer([2.0, 8.0, 32.0], None).warm_up())
-    engine = recognizer([2.0, 8.0, 32.0], None)
+def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu, cache):
+    list(recognizer(LENGTHS, None).warm_up())
+    engine = recognizer(LENGTHS, None)
     newest().room, newest().keeps_states = 2200.0, True
 
     list(engine.warm_up())
@@ -223,9 +223,8 @@ def test_what_was_prepared_for_a_kept_budget_that_no_longer_fits_is_dropped(gpu,
     assert engine.batch_seconds == 960.0
 
 
-def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    engine = recognizer([2.0, 8.0, 32.0], None)
+def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu, cache):
+    engine = recognizer(LENGTHS, None)
     newest().keeps_states = True
     newest().fixed, newest().each = 0.0, 0.01  # no budget is faster than the least
 
@@ -234,11 +233,10 @@ def test_what_was_prepared_for_larger_budgets_than_the_one_chosen_is_dropped(gpu
     assert newest().state <= engine.batch_seconds * RATE
 
 
-def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_each_step_of_a_warm_up_runs_one_batch_with_the_threads_of_one(gpu, cache, monkeypatch):
     given_threads, ran = [], []
     monkeypatch.setattr(torch, "set_num_threads", given_threads.append)
-    engine = recognizer([2.0, 8.0, 32.0], None, 2, shared_threads=4)
+    engine = recognizer(LENGTHS, None, 2, shared_threads=4)
     monkeypatch.setattr(newest(), "recognize_batch", lambda *batch, **_: ran.append(batch) or Recognized())
     given_threads.clear()  # of loading
     steps = engine.warm_up()
@@ -287,8 +285,7 @@ class Nobody:
 @given(EDGES, st.floats(0.1, 400.0), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60), st.floats(0.0, 1.0))
 def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gpu, edges, budget, shares, spread):
     engine = recognizer(edges, budget)
-    for _ in engine.warm_up():
-        pass
+    list(engine.warm_up())
     model = newest()
     warmed, graphs = set(model.searches), set(model.graphs)
     # From all about one length to all lengths there are: both fill batches to their bounds.
@@ -306,9 +303,9 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
 
 
 def test_the_budget_counts_the_padding_of_a_bucket(gpu):
-    engine = recognizer([2.0, 8.0, 32.0], 1920.0)
+    engine = recognizer(LENGTHS, 1920.0)
 
-    first = next(batches(engine, [2.0, 8.0, 32.0], [6.05] * 400))
+    first = next(batches(engine, LENGTHS, [6.05] * 400))
 
     assert len(first) == 240  # of 8 s each; of 6.05 s they were 317
 

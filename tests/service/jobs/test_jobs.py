@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from service.jobs.job import Delivery, JobResult
-from service.jobs.jobs import JobLimits, Jobs, LaterError
+from service.jobs.jobs import Jobs, LaterError
 from service.metrics import Metrics
 from tests.service.jobs.test_store import RESULT, add, store_in
 from tests.service.serving import PATIENCE
@@ -26,7 +26,7 @@ class Attempts:
             self.store,
             transcribe=self.transcribe,
             is_ready=lambda: True,
-            limits=JobLimits(1, 60.0),
+            retention_seconds=60.0,
             outbound=None,
             metrics=self.metrics,
             clock=lambda: self.now,
@@ -148,7 +148,7 @@ def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
             store,
             transcribe=None,
             is_ready=lambda: False,
-            limits=JobLimits(1, 60.0),
+            retention_seconds=60.0,
             outbound=outbound,
             metrics=Metrics(),
             clock=lambda: 1000.0,
