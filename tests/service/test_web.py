@@ -42,9 +42,20 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture
+def page(browser, service):
+    """The browser, before the page of the service."""
+    visit(browser, service)
+    return browser
+
+
+@pytest.fixture
 def clip(tmp_path):
-    path = tmp_path / "clip.wav"
-    path.write_bytes(wav(SAMPLES))
+    return recorded(tmp_path / "clip.wav", SAMPLES)
+
+
+def recorded(path, samples):
+    """A recording in a file."""
+    path.write_bytes(wav(samples))
     return path
 
 
@@ -123,16 +134,15 @@ def spoken(browser):
     return browser.run("return [...document.querySelectorAll('.spoken')].map((word) => word.textContent)")
 
 
-def test_phrases_go_with_the_recording_and_with_the_one_that_is_shown(browser, service, clip):
-    visit(browser, service)
-    browser.click("#options summary")
-    browser.type("#phrases", "Ada Lovelace" + ENTER + "Steno")
-    transcribe(browser, clip)
-    browser.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno")
+def test_phrases_go_with_the_recording_and_with_the_one_that_is_shown(page, clip):
+    page.click("#options summary")
+    page.type("#phrases", "Ada Lovelace" + ENTER + "Steno")
+    transcribe(page, clip)
+    page.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno")
 
-    browser.type("#phrases", ENTER + "Hopper" + TAB)
+    page.type("#phrases", ENTER + "Hopper" + TAB)
 
-    browser.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno|Hopper")
+    page.wait_text("#words", f"{SAMPLES.sum():.3f}Ada Lovelace|Steno|Hopper")
 
 
 def test_the_two_sides_of_a_call_are_shown_separately(browser, service, tmp_path):
@@ -205,8 +215,7 @@ def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser
     ],
 )
 def test_without_an_identifier_it_is_shown_what_became_of_automatic(browser, tmp_path, model, unset, shown):
-    path = tmp_path / "french.wav"
-    path.write_bytes(wav(tone(64_001)))
+    path = recorded(tmp_path / "french.wav", tone(64_001))
     with serving(model=model) as service:
         visit(browser, service)
         browser.click("#options summary")
@@ -291,8 +300,7 @@ def test_numbers_are_written_as_people_do_where_the_service_can(browser, service
 
     monkeypatch.setattr(grammars, "MODULE", "tests.service.stub_grammars")
     monkeypatch.setattr(grammars, "find_spec", lambda name: name)
-    english = tmp_path / "english.wav"
-    english.write_bytes(wav(tone(48_001)))
+    english = recorded(tmp_path / "english.wav", tone(48_001))
     with serving(model="polyglot.nemo") as able:
         visit(browser, able)
         browser.click("#options summary")
@@ -305,12 +313,10 @@ def test_numbers_are_written_as_people_do_where_the_service_can(browser, service
         assert "hru" not in spoken
 
 
-def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
-    visit(browser, service)
+def test_an_upload_becomes_words_with_times_and_shades(page, clip):
+    transcribe(page, clip)
 
-    transcribe(browser, clip)
-
-    words = browser.run(
+    words = page.run(
         "return [...document.querySelectorAll('#words .word')].map((word) => [word.textContent, word.dataset.start,"
         " word.dataset.end, Number(word.style.getPropertyValue('--doubt')).toFixed(2), word.title])"
     )
@@ -318,12 +324,11 @@ def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
         ["32000", "0", "1", "0.10", "0.00 to 1.00 s, confidence 90 %"],
         [f"{SAMPLES.sum():.3f}", "1", "2", "0.20", "1.00 to 2.00 s, confidence 80 %"],
     ]
-    assert browser.text("#status").startswith("2.0 s of audio")
+    assert page.text("#status").startswith("2.0 s of audio")
 
 
 def test_steps_are_announced_and_the_progress_of_the_upload_is_shown(browser, service, tmp_path):
-    path = tmp_path / "clip.wav"
-    path.write_bytes(wav(tone(160_000)))
+    path = recorded(tmp_path / "clip.wav", tone(160_000))
     visit(browser, service)
     browser.run(
         "window.announced = []; window.shares = [];"
@@ -345,10 +350,8 @@ def test_steps_are_announced_and_the_progress_of_the_upload_is_shown(browser, se
     assert not browser.shows("#sent")
 
 
-def test_a_file_may_be_dropped_anywhere(browser, service, clip):
-    visit(browser, service)
-
-    opened_by_the_browser = browser.run(
+def test_a_file_may_be_dropped_anywhere(page, clip):
+    opened_by_the_browser = page.run(
         "const dataTransfer = new DataTransfer();"
         "dataTransfer.items.add(new File([new Uint8Array(arguments[0])], 'clip.wav'));"
         "const drop = { dataTransfer, bubbles: true, cancelable: true };"
@@ -356,23 +359,22 @@ def test_a_file_may_be_dropped_anywhere(browser, service, clip):
         list(clip.read_bytes()),
     )
 
-    browser.wait_text("#status", "transcribed in")
-    assert browser.text("#words .word") == "32000"
+    page.wait_text("#status", "transcribed in")
+    assert page.text("#words .word") == "32000"
     assert not opened_by_the_browser
 
 
-def test_text_is_not_dropped_on_the_page_but_into_the_field_for_the_key(browser, service):
-    visit(browser, service)
-    browser.click("#access summary")
+def test_text_is_not_dropped_on_the_page_but_into_the_field_for_the_key(page):
+    page.click("#access summary")
     text = {"items": [{"mimeType": "text/plain", "data": "sesame"}], "dragOperationsMask": 1}
-    place = browser.run("const { x, y } = key.getBoundingClientRect(); return [x + 9, y + 9]")
+    place = page.run("const { x, y } = key.getBoundingClientRect(); return [x + 9, y + 9]")
 
     for kind, (x, y) in [("dragEnter", (30, 30)), ("dragOver", (30, 30)), ("dragEnter", place), ("dragOver", place)]:
-        browser.devtools("Input.dispatchDragEvent", type=kind, x=x, y=y, data=text)
-        assert browser.run("return document.body.className") == ""
-    browser.devtools("Input.dispatchDragEvent", type="drop", x=place[0], y=place[1], data=text)
+        page.devtools("Input.dispatchDragEvent", type=kind, x=x, y=y, data=text)
+        assert page.run("return document.body.className") == ""
+    page.devtools("Input.dispatchDragEvent", type="drop", x=place[0], y=place[1], data=text)
 
-    wait_for(lambda: browser.run("return document.getElementById('key').value") == "sesame")
+    wait_for(lambda: page.run("return document.getElementById('key').value") == "sesame")
 
 
 def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(browser, service, tmp_path):
@@ -441,8 +443,7 @@ def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sen
         assert rest.wait(PATIENCE)
         yield CutBlock([Segment(48_000, 96_000)], np.empty(0, np.float32))
 
-    path = tmp_path / "long.wav"
-    path.write_bytes(wav(tone(96_000)))
+    path = recorded(tmp_path / "long.wav", tone(96_000))
     words = "return document.querySelectorAll('#words .word').length"
     with serving(max_utterance_seconds=5.0) as service:
         monkeypatch.setattr(cut_recording, "cuts", blocks)
@@ -463,22 +464,19 @@ def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sen
         browser.wait_text("#status", "transcribed in")
 
 
-def test_a_player_that_is_hidden_does_not_play(browser, service, clip):
-    visit(browser, service)
-    transcribe(browser, clip)
-    browser.run("document.getElementById('audio').loop = true; return document.getElementById('audio').play()")
+def test_a_player_that_is_hidden_does_not_play(page, service, clip):
+    transcribe(page, clip)
+    page.run("document.getElementById('audio').loop = true; return document.getElementById('audio').play()")
     with held_engine(service):
-        choose(browser, clip)
+        choose(page, clip)
 
-        wait_for(lambda: not browser.shows("#result"))
-        assert browser.run("return document.getElementById('audio').paused")
-    browser.wait_text("#status", "transcribed in")
+        wait_for(lambda: not page.shows("#result"))
+        assert page.run("return document.getElementById('audio').paused")
+    page.wait_text("#status", "transcribed in")
 
 
-def test_words_without_confidence_have_no_shade(browser, service):
-    visit(browser, service)
-
-    title = browser.run(
+def test_words_without_confidence_have_no_shade(page):
+    title = page.run(
         "return import('/web/transcript.js').then(({ Transcript }) => {"
         " const place = document.getElementById('words');"
         " const words = [{ word: 'a', start: 0, end: 1, confidence: null }];"
@@ -490,10 +488,8 @@ def test_words_without_confidence_have_no_shade(browser, service):
     assert title == "0.00 to 1.00 s, confidence unknown"
 
 
-def test_text_runs_as_its_language_does(browser, service):
-    visit(browser, service)
-
-    directions = browser.run(
+def test_text_runs_as_its_language_does(page):
+    directions = page.run(
         "const { Transcript } = await import('/web/transcript.js');"
         "const place = document.getElementById('words');"
         "const word = (word) => ({ word, start: 0, end: 1, confidence: 1 });"
@@ -507,25 +503,23 @@ def test_text_runs_as_its_language_does(browser, service):
     assert directions == ["ltr", "rtl", "rtl"]
 
 
-def test_words_light_up_while_the_recording_plays(browser, service, clip):
-    visit(browser, service)
-    transcribe(browser, clip)
+def test_words_light_up_while_the_recording_plays(page, clip):
+    transcribe(page, clip)
 
-    browser.run("document.getElementById('audio').play()")
+    page.run("document.getElementById('audio').play()")
 
-    wait_for(lambda: spoken(browser) == ["32000"])
-    wait_for(lambda: spoken(browser) == [f"{SAMPLES.sum():.3f}"])
+    wait_for(lambda: spoken(page) == ["32000"])
+    wait_for(lambda: spoken(page) == [f"{SAMPLES.sum():.3f}"])
 
 
-def test_the_waveform_shows_what_has_been_played(browser, service, clip):
-    visit(browser, service)
-    transcribe(browser, clip)
-    wait_for(lambda: browser.shows("#waveform"))
+def test_the_waveform_shows_what_has_been_played(page, clip):
+    transcribe(page, clip)
+    wait_for(lambda: page.shows("#waveform"))
 
-    browser.click("#words .word:last-child")
-    wait_for(lambda: spoken(browser) == [f"{SAMPLES.sum():.3f}"])
+    page.click("#words .word:last-child")
+    wait_for(lambda: spoken(page) == [f"{SAMPLES.sum():.3f}"])
 
-    colours = browser.run(
+    colours = page.run(
         "const canvas = document.getElementById('waveform');"
         "const colour = (x) => canvas.getContext('2d').getImageData(x, canvas.height / 2, 1, 1).data.join();"
         "return [colour(0), colour(Math.floor(canvas.width / 6) * 3), colour(Math.floor(canvas.width / 4) * 3)]"
@@ -535,8 +529,7 @@ def test_the_waveform_shows_what_has_been_played(browser, service, clip):
 
 
 def test_the_waveform_shows_the_loudest_channel(browser, service, tmp_path):
-    path = tmp_path / "right.wav"
-    path.write_bytes(wav(np.stack([np.zeros_like(SAMPLES), SAMPLES], axis=1)))
+    path = recorded(tmp_path / "right.wav", np.stack([np.zeros_like(SAMPLES), SAMPLES], axis=1))
     visit(browser, service)
 
     transcribe(browser, path)
@@ -549,53 +542,49 @@ def test_the_waveform_shows_the_loudest_channel(browser, service, tmp_path):
     assert browser.run(colour) == "182,191,202,255"
 
 
-def test_the_keyboard_reaches_everything(browser, service, clip):
-    visit(browser, service)
-    transcribe(browser, clip)
-    browser.click("h1")
+def test_the_keyboard_reaches_everything(page, clip):
+    transcribe(page, clip)
+    page.click("h1")
     reached = set()
 
     for _ in range(30):
-        browser.press(TAB)
-        reached.add(browser.run("const at = document.activeElement; return at.id || at.innerText"))
+        page.press(TAB)
+        reached.add(page.run("const at = document.activeElement; return at.id || at.innerText"))
 
     assert reached >= {"API", "file", "record", "API key", "audio", "32000", "SRT", "VTT", "TXT"}
 
 
-def test_arrow_keys_walk_the_words_and_enter_goes_there(browser, service, clip):
-    visit(browser, service)
-    transcribe(browser, clip)
-    wait_for(lambda: browser.run("return document.getElementById('audio').duration") == 2)
-    browser.run("document.querySelector('#words [tabindex=\"0\"]').focus()")
+def test_arrow_keys_walk_the_words_and_enter_goes_there(page, clip):
+    transcribe(page, clip)
+    wait_for(lambda: page.run("return document.getElementById('audio').duration") == 2)
+    page.run("document.querySelector('#words [tabindex=\"0\"]').focus()")
 
-    browser.press(RIGHT, RIGHT, ENTER)
-    wait_for(lambda: browser.run("return document.getElementById('audio').currentTime") == 1)
-    browser.press(LEFT, ENTER)
+    page.press(RIGHT, RIGHT, ENTER)
+    wait_for(lambda: page.run("return document.getElementById('audio').currentTime") == 1)
+    page.press(LEFT, ENTER)
 
-    wait_for(lambda: spoken(browser) == ["32000"])
+    wait_for(lambda: spoken(page) == ["32000"])
     goes_back = "{ key: 'ArrowLeft', altKey: true, bubbles: true, cancelable: true }"
-    assert browser.run(f"return document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {goes_back}))")
+    assert page.run(f"return document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {goes_back}))")
 
 
 @pytest.mark.parametrize(
     ("label", "ending", "response_format"), [("SRT", "srt", "srt"), ("VTT", "vtt", "vtt"), ("TXT", "txt", "text")]
 )
-def test_downloads_are_what_the_server_answers(browser, service, clip, label, ending, response_format):
-    visit(browser, service)
-    transcribe(browser, clip)
+def test_downloads_are_what_the_server_answers(page, service, clip, label, ending, response_format):
+    transcribe(page, clip)
     expected = service.post(**form(clip.read_bytes(), response_format=response_format)).text
 
-    browser.click(f"[data-format={response_format}]")
+    page.click(f"[data-format={response_format}]")
 
-    saved = browser.downloads / f"clip.{ending}"
+    saved = page.downloads / f"clip.{ending}"
     wait_for(saved.exists)
-    assert browser.text(f"[data-format={response_format}]") == label
+    assert page.text(f"[data-format={response_format}]") == label
     assert saved.read_text() == expected
 
 
 def test_what_is_said_of_a_download_stays_with_its_recording(browser, service, clip, tmp_path):
-    other = tmp_path / "other.wav"
-    other.write_bytes(wav(tone(16_000)))
+    other = recorded(tmp_path / "other.wav", tone(16_000))
     visit(browser, service)
     choose(browser, f"{clip}\n{other}")
     rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
@@ -614,55 +603,52 @@ def test_what_is_said_of_a_download_stays_with_its_recording(browser, service, c
     assert not browser.shows("#cancel")
 
 
-def test_a_file_that_is_no_audio_shows_the_error_and_its_code(browser, service, tmp_path):
-    visit(browser, service)
+def test_a_file_that_is_no_audio_shows_the_error_and_its_code(page, service, tmp_path):
     path = tmp_path / "notes.wav"
     path.write_text("nothing that sounds, and long enough to be looked at" * 10)
     expected = service.post(**form(path.read_bytes())).json()["error"]
 
-    choose(browser, path)
+    choose(page, path)
 
-    browser.wait_text("#error", f"{expected['message']} ({expected['code']})")
-    assert not browser.shows("#result")
+    page.wait_text("#error", f"{expected['message']} ({expected['code']})")
+    assert not page.shows("#result")
 
 
-def test_an_upload_can_be_cancelled(browser, service, clip):
-    visit(browser, service)
+def test_an_upload_can_be_cancelled(page, service, clip):
     with held_engine(service):
-        choose(browser, clip)
+        choose(page, clip)
         wait_for(lambda: service.metric(IN_FLIGHT) == 1)
 
-        browser.click("#cancel")
+        page.click("#cancel")
 
-        browser.wait_text("#status", "Cancelled.")
+        page.wait_text("#status", "Cancelled.")
         wait_for(lambda: service.metric(IN_FLIGHT) == 0)
-        assert not browser.shows("#cancel")
+        assert not page.shows("#cancel")
 
 
 FOCUSED = "const at = document.activeElement; return at.ariaLabel || at.innerText"
 
 
-def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(browser, service, clip):
-    visit(browser, service)
+def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(page, service, clip):
     with held_engine(service):
-        choose(browser, clip)
+        choose(page, clip)
         wait_for(lambda: service.metric(IN_FLIGHT) == 1)
-        browser.run("document.getElementById('cancel').focus()")
-        browser.press(ENTER)
-        browser.wait_text("#status", "Cancelled.")
-        wait_for(lambda: not browser.shows("#cancel"))
-        assert browser.run(FOCUSED) == "Try again: clip.wav"
+        page.run("document.getElementById('cancel').focus()")
+        page.press(ENTER)
+        page.wait_text("#status", "Cancelled.")
+        wait_for(lambda: not page.shows("#cancel"))
+        assert page.run(FOCUSED) == "Try again: clip.wav"
 
-        browser.press(ENTER)
+        page.press(ENTER)
 
-        browser.wait_text("#status", "Transcribing clip.wav")
-        assert browser.run(FOCUSED) == "clip.wav"
-        assert not browser.shows("[aria-label^='Try again']")
-        browser.run("document.getElementById('cancel').focus()")
+        page.wait_text("#status", "Transcribing clip.wav")
+        assert page.run(FOCUSED) == "clip.wav"
+        assert not page.shows("[aria-label^='Try again']")
+        page.run("document.getElementById('cancel').focus()")
 
-    browser.wait_text("#status", "transcribed in")
-    wait_for(lambda: not browser.shows("#cancel"))
-    assert browser.run(FOCUSED) == "Transcript"
+    page.wait_text("#status", "transcribed in")
+    wait_for(lambda: not page.shows("#cancel"))
+    assert page.run(FOCUSED) == "Transcript"
 
 
 def test_a_recording_that_was_refused_says_when_to_try_again_and_then_succeeds(browser, clip):
@@ -706,8 +692,7 @@ def test_an_answer_that_breaks_off_is_an_error(browser, service, clip):
 
 
 def test_a_file_that_is_too_large_shows_the_limit(browser, tmp_path):
-    path = tmp_path / "large.wav"
-    path.write_bytes(wav(tone(16_000 * 60)))
+    path = recorded(tmp_path / "large.wav", tone(16_000 * 60))
     with serving(max_upload_bytes=1_000_000) as service:
         visit(browser, service)
 
@@ -716,22 +701,21 @@ def test_a_file_that_is_too_large_shows_the_limit(browser, tmp_path):
         browser.wait_text("#error", "larger than the 1000000 bytes allowed")
 
 
-def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser, service):
-    visit(browser, service)
-    assert not browser.shows("#microphone")
-    assert browser.run("return document.getElementById('record').getAttribute('aria-describedby')") is None
+def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(page, service):
+    assert not page.shows("#microphone")
+    assert page.run("return document.getElementById('record').getAttribute('aria-describedby')") is None
 
-    browser.click("#record")
-    wait_for(lambda: re.search("[1-9]", browser.text("#record")))  # a second at least; a busy browser may skip 0:01
-    browser.click("#record")
+    page.click("#record")
+    wait_for(lambda: re.search("[1-9]", page.text("#record")))  # a second at least; a busy page may skip 0:01
+    page.click("#record")
 
-    browser.wait_text("#status", "transcribed in")
-    wait_for(lambda: browser.shows("#waveform"))
-    length = browser.run("return document.getElementById('audio').duration")
+    page.wait_text("#status", "transcribed in")
+    wait_for(lambda: page.shows("#waveform"))
+    length = page.run("return document.getElementById('audio').duration")
     assert 0.5 < length < 60
 
-    browser.click("#recordings a[download]")
-    saved = browser.downloads / browser.run("return document.querySelector('#recordings a').download")
+    page.click("#recordings a[download]")
+    saved = page.downloads / page.run("return document.querySelector('#recordings a').download")
     wait_for(saved.exists)
     assert service.post(**form(saved.read_bytes())).status_code == 200
 
@@ -744,25 +728,23 @@ def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser,
     ],
     ids=["unmade", "unstarted"],
 )
-def test_a_microphone_that_cannot_be_recorded_is_let_go(browser, service, fault):
-    visit(browser, service)
-    browser.run(
+def test_a_microphone_that_cannot_be_recorded_is_let_go(page, fault):
+    page.run(
         "const { mediaDevices } = navigator;"
         "const ask = mediaDevices.getUserMedia.bind(mediaDevices);"
         "mediaDevices.getUserMedia = async (wanted) => (window.stream = await ask(wanted));"
         f"window.{fault}"
     )
 
-    browser.click("#record")
+    page.click("#record")
 
-    browser.wait_text("#error", "There is no microphone to use: no encoder")
-    assert browser.run("return stream.getTracks().map((track) => track.readyState)") == ["ended"]
-    wait_for(lambda: browser.run("return !document.getElementById('record').disabled"))
-    assert browser.text("#record") == "Record"
+    page.wait_text("#error", "There is no microphone to use: no encoder")
+    assert page.run("return stream.getTracks().map((track) => track.readyState)") == ["ended"]
+    wait_for(lambda: page.run("return !document.getElementById('record').disabled"))
+    assert page.text("#record") == "Record"
 
 
-def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser, service, tmp_path):
-    visit(browser, service)
+def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(page, tmp_path):
     path = tmp_path / "streamed.webm"  # as most browsers record
     with av.open(path, "w", container_options={"live": "1"}) as container:
         stream = container.add_stream("libopus", rate=48_000, layout="mono")
@@ -770,15 +752,15 @@ def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser
         frame.sample_rate = 48_000
         container.mux([*stream.encode(frame), *stream.encode(None)])
 
-    browser.run(
+    page.run(
         "window.lit = 0;"
         "const change = { subtree: true, attributeFilter: ['class'] };"
         "new MutationObserver(() => lit++).observe(document.getElementById('words'), change)"
     )
-    transcribe(browser, path)
-    wait_for(lambda: browser.shows("#waveform"))
+    transcribe(page, path)
+    wait_for(lambda: page.shows("#waveform"))
 
-    length, place, lit = browser.run("const { duration, currentTime } = audio; return [duration, currentTime, lit]")
+    length, place, lit = page.run("const { duration, currentTime } = audio; return [duration, currentTime, lit]")
     assert length == pytest.approx(2, abs=0.1)
     assert place == 0
     assert lit == 0  # nor does the transcript scroll
@@ -792,37 +774,34 @@ def test_a_page_without_https_says_why_it_cannot_record(browser, service, clip):
     transcribe(browser, clip)
 
 
-def test_a_file_that_the_browser_cannot_play_is_transcribed(browser, service, tmp_path):
-    visit(browser, service)
+def test_a_file_that_the_browser_cannot_play_is_transcribed(page, tmp_path):
     path = tmp_path / "voice.amr"
     path.write_bytes(b"#!AMR\n" + 50 * (b"\x3c" + bytes(31)))
 
-    transcribe(browser, path)
+    transcribe(page, path)
 
-    wait_for(lambda: browser.shows("#unplayable"))
-    assert not browser.shows("#audio")
-    assert not browser.shows("#waveform")
-    browser.click("#words .word")
-    assert spoken(browser) == [browser.text("#words .word")]
+    wait_for(lambda: page.shows("#unplayable"))
+    assert not page.shows("#audio")
+    assert not page.shows("#waveform")
+    page.click("#words .word")
+    assert spoken(page) == [page.text("#words .word")]
 
 
-def test_the_servers_numbers_are_live(browser, service, clip):
-    visit(browser, service)
-    before = browser.text("[data-number=rtfx]")
+def test_the_servers_numbers_are_live(page, clip):
+    before = page.text("[data-number=rtfx]")
 
-    transcribe(browser, clip)
+    transcribe(page, clip)
 
     assert before == "–"
-    wait_for(lambda: browser.text("[data-number=rtfx]") not in ("–", "0.0"))
-    assert browser.text("[data-number=engines]") == "1"
-    assert browser.text("[data-number=inFlight]") == "0"
-    assert browser.text("[data-number=waiting]") == "0 (0 s)"
-    assert browser.text("[data-number=padding]").endswith(" %")
+    wait_for(lambda: page.text("[data-number=rtfx]") not in ("–", "0.0"))
+    assert page.text("[data-number=engines]") == "1"
+    assert page.text("[data-number=inFlight]") == "0"
+    assert page.text("[data-number=waiting]") == "0 (0 s)"
+    assert page.text("[data-number=padding]").endswith(" %")
 
 
-def test_the_numbers_are_not_read_while_the_page_is_hidden(browser, service):
-    visit(browser, service)
-    browser.run(
+def test_the_numbers_are_not_read_while_the_page_is_hidden(page):
+    page.run(
         "window.timers = [];"
         "window.setTimeout = (work, milliseconds) => timers.push(milliseconds);"
         "Object.defineProperty(document, 'hidden', { value: true, configurable: true });"
@@ -836,9 +815,9 @@ def test_the_numbers_are_not_read_while_the_page_is_hidden(browser, service):
         "return timers.length"
     )
 
-    hidden = browser.run(read_again)
-    browser.run("Object.defineProperty(document, 'hidden', { value: false })")
-    visible = browser.run(read_again)
+    hidden = page.run(read_again)
+    page.run("Object.defineProperty(document, 'hidden', { value: false })")
+    visible = page.run(read_again)
 
     assert hidden == 0
     assert visible == 1
@@ -922,8 +901,7 @@ def test_axe_finds_nothing_against_the_page(browser, service, clip, tmp_path, sc
 
 
 def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
-    path = tmp_path / f"{'a-name-without-end' * 8}.wav"
-    path.write_bytes(wav(SAMPLES))
+    path = recorded(tmp_path / f"{'a-name-without-end' * 8}.wav", SAMPLES)
     visit(browser, service)
     browser.screen(360, 740)
 
@@ -943,8 +921,6 @@ def test_of_several_models_one_is_chosen_and_a_new_choice_is_announced(browser, 
         browser.wait_text("#error", "model_loading")
 
 
-def test_with_one_model_no_choice_is_shown(browser, service):
-    visit(browser, service)
-
-    assert not browser.shows("#model")
-    assert browser.run("return model.value") == "stub"
+def test_with_one_model_no_choice_is_shown(page):
+    assert not page.shows("#model")
+    assert page.run("return model.value") == "stub"
