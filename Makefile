@@ -91,16 +91,19 @@ train: setup
 	$(BIN)/steno train run $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
 
 # The bundled model, from its data. To resume after a stop or a kill, run this again.
-train-bundled: setup
-	mkdir -p $(DATA)
+train-bundled: setup $(DATA)/flite/manifest.jsonl $(DATA)/more/manifest.jsonl
 	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
 	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
-	$(BIN)/steno train synthesize $(TEXT) --out $(DATA)/flite --hours 5 --seed 101 --without rms
-	$(BIN)/steno train collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
 	$(BIN)/steno train run training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
 	$(BIN)/steno train language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
 	  --out models/bundled/steno-bundled.ngrams
+
+$(DATA)/flite/manifest.jsonl: | $(STAMP)
+	$(BIN)/steno train synthesize $(TEXT) --out $(@D) --hours 5 --seed 101 --without rms
+
+$(DATA)/more/manifest.jsonl: | $(STAMP)
+	$(BIN)/steno train collect $(CHECKOUTS) --beside $(SPEECH) --out $(@D)
 
 # The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).
 nemo-check: $(NEMO)/.ready

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from training.bundled.errors import SynthesisError
+from training.errors import TrainingError
 
 _LONGEST_SENTENCE = 1000
 # Bounds the text that a small archive may unpack to.
@@ -20,20 +20,20 @@ def read_sentences(path: Path) -> list[str]:
             and abbreviations should be words.
 
     Raises:
-        SynthesisError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.
+        TrainingError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.
     """
     try:
         opened = lzma.open if path.suffix == ".xz" else open
         with opened(path, "rt", encoding="utf-8-sig") as file:  # editors on Windows begin it with a byte order mark
             sentences = list(_sentences(path, file))
     except UnicodeDecodeError as error:
-        raise SynthesisError(f"{path}: not a text file") from error
+        raise TrainingError(f"{path}: not a text file") from error
     except (lzma.LZMAError, EOFError) as error:
-        raise SynthesisError(f"{path}: {error}") from error
+        raise TrainingError(f"{path}: {error}") from error
     except OSError as error:
-        raise SynthesisError(f"{path}: {error.strerror or error}") from error
+        raise TrainingError(f"{path}: {error.strerror or error}") from error
     if not sentences:
-        raise SynthesisError(f"{path} has no sentences")
+        raise TrainingError(f"{path} has no sentences")
     return sentences
 
 
@@ -44,10 +44,10 @@ def _sentences(path: Path, file: TextIO) -> Iterator[str]:
         size += len(line)
         sentence = line.strip()
         if len(line.removesuffix("\n")) > _LONGEST_SENTENCE:
-            raise SynthesisError(f"{path}, line {number}: longer than {_LONGEST_SENTENCE} characters")
+            raise TrainingError(f"{path}, line {number}: longer than {_LONGEST_SENTENCE} characters")
         if size > _LARGEST_TEXT:
-            raise SynthesisError(f"{path}: more than {_LARGEST_TEXT:,} characters")
+            raise TrainingError(f"{path}: more than {_LARGEST_TEXT:,} characters")
         if not sentence.isprintable():
-            raise SynthesisError(f"{path}, line {number}: holds an unprintable character")
+            raise TrainingError(f"{path}, line {number}: holds an unprintable character")
         if sentence:
             yield sentence

@@ -2,7 +2,7 @@ import lzma
 
 import pytest
 
-from training.bundled.errors import SynthesisError
+from training.errors import TrainingError
 from training.sentences import read_sentences
 
 
@@ -45,7 +45,7 @@ def test_a_text_that_cannot_be_said_is_named(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(SynthesisError, match=message) as error:
+    with pytest.raises(TrainingError, match=message) as error:
         read_sentences(path)
 
     assert str(path) in str(error.value)
@@ -56,7 +56,7 @@ def test_an_archive_that_is_damaged_is_named(tmp_path, content):
     path = tmp_path / "text.xz"
     path.write_bytes(content)
 
-    with pytest.raises(SynthesisError, match=r"text\.xz"):
+    with pytest.raises(TrainingError, match=r"text\.xz"):
         read_sentences(path)
 
 
@@ -65,5 +65,5 @@ def test_what_an_archive_unpacks_to_is_bounded(tmp_path, monkeypatch):
     path = tmp_path / "text.xz"
     path.write_bytes(lzma.compress(b"it rained\n" * 1001))
 
-    with pytest.raises(SynthesisError, match="more than 10,000 characters"):
+    with pytest.raises(TrainingError, match="more than 10,000 characters"):
         read_sentences(path)

@@ -32,14 +32,7 @@ _WORDS = re.compile(r"[a-z' ]+")
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A file of a repository.
-
-    Attributes:
-        path: its path.
-        name: name of the clip.
-        speaker: its speaker.
-        text: its transcript, or None.
-    """
+    """A file of a repository: the name of the clip, its speaker, and its transcript if that is known."""
 
     path: Path
     name: str
@@ -66,14 +59,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A public repository.
-
-    Attributes:
-        folder: name of its check-out.
-        source: source of its clips.
-        min_seconds: shorter clips are left out.
-        recordings: lists the recordings to use.
-    """
+    """A public repository: its check-out, the source and the least length of its clips, and what lists them."""
 
     folder: str
     source: str

@@ -1,18 +1,24 @@
 import numpy as np
 import pytest
 
-from tests.training.bundled.recorded import ALICE, MUTE, SENTENCE, STUCK, Recorded
-from training.bundled.errors import SynthesisError, UnusableSpeechError
-from training.bundled.flite import SAMPLE_RATE, Flite, Manner
-from training.bundled.speech import check
+from training.bundled import flite
+from training.bundled.flite import SAMPLE_RATE, Reading, UnusableSpeechError, check, say, voices
+from training.errors import TrainingError
 
 FLITE = pytest.mark.program("flite")
+SENTENCE = "she wore the heavy coat"
 
 
-def said(voice, manner, sentence=SENTENCE):
-    samples = Flite().say(voice, manner, sentence)
-    check(samples, sentence)
-    return samples
+@pytest.fixture
+def instead(tmp_path, monkeypatch):
+    """Returns a function that puts a shell script in the place of Flite, or nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def put(script):
+        (tmp_path / "flite").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "flite").chmod(0o755)
+
+    return put
 
 
 def median_pitch(samples):
@@ -28,24 +34,22 @@ def median_pitch(samples):
 
 @FLITE
 def test_all_voices_are_there_in_a_fixed_order():
-    assert Flite().voices() == ["slt", "awb", "rms", "kal16", "kal"]
+    assert voices() == ["slt", "awb", "rms", "kal16", "kal"]
 
 
 @pytest.mark.parametrize("script", [None, "echo 'usage: slt'; exit 1"], ids=["absent", "another program"])
-def test_without_flite_its_package_is_named(tmp_path, monkeypatch, script):
+def test_without_flite_its_package_is_named(instead, script):
     if script:
-        (tmp_path / "flite").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "flite").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+        instead(script)
 
-    with pytest.raises(SynthesisError, match="Debian's package flite has it"):
-        Flite().voices()
+    with pytest.raises(TrainingError, match="Debian's package flite has it"):
+        voices()
 
 
 @FLITE
 @pytest.mark.parametrize("voice", ["slt", "rms"])
 def test_a_voice_speaks_slower_and_faster(voice):
-    slow, own, fast = (said(voice, Manner(speed=speed)) for speed in (0.75, 1.0, 1.3))
+    slow, own, fast = (say(Reading(SENTENCE, voice, speed=speed)) for speed in (0.75, 1.0, 1.3))
 
     assert slow.dtype == np.float32
     assert len(slow) > 1.15 * len(own)
@@ -54,7 +58,7 @@ def test_a_voice_speaks_slower_and_faster(voice):
 
 @FLITE
 def test_a_voice_speaks_lower_and_higher():
-    low, own, high = (median_pitch(said("slt", Manner(pitch=pitch))) for pitch in (0.8, 1.0, 1.25))
+    low, own, high = (median_pitch(say(Reading(SENTENCE, "slt", pitch=pitch))) for pitch in (0.8, 1.0, 1.25))
 
     assert low == pytest.approx(0.8 * own, rel=0.1)
     assert high == pytest.approx(1.25 * own, rel=0.1)
@@ -65,26 +69,16 @@ def test_a_voice_speaks_lower_and_higher():
     "sentence", ["-v is an option they said", "'; $(false) `false` it said", "(quit) said the fool"]
 )
 def test_a_sentence_is_never_taken_for_an_option(sentence):
-    assert len(said("slt", Manner(), sentence)) > SAMPLE_RATE / 2
+    assert len(say(Reading(sentence, "slt"))) > SAMPLE_RATE / 2
 
 
-def test_a_synthesizer_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(Recorded, "seconds_to_speak", 0.1)
-
-    with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        Recorded().say(STUCK, Manner(), SENTENCE)
-
-
-def test_a_synthesizer_that_fails_is_an_error():
-    with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        Recorded().say(MUTE, Manner(), SENTENCE)
-
-
-def test_a_synthesizer_that_writes_nothing_is_an_error(monkeypatch):
-    monkeypatch.setattr(Recorded, "command", lambda *_: ["true"])
+@pytest.mark.parametrize("script", ["exit 1", "exit 0", "while :; do :; done"], ids=["fails", "writes none", "hangs"])
+def test_a_synthesizer_without_a_result_is_an_error(instead, monkeypatch, script):
+    monkeypatch.setattr(flite, "_SECONDS_TO_SPEAK", 0.1)
+    instead(script)
 
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        Recorded().say(ALICE, Manner(), SENTENCE)
+        say(Reading(SENTENCE, "slt"))
 
 
 def tone(seconds, amplitude=0.5):
