@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, UnreachableError, check_allowed, is_public
+from tests.asynchronous import asynchronous
 
 PRIVATE = (
     *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
@@ -49,15 +50,21 @@ def receiver():
     server.server_close()
 
 
-def post(url: str, *allowed: str, addresses=("127.0.0.1",), silence_seconds: float = 10.0) -> tuple[int, bytes]:
-    """Post through an `Outbound` to which every name has these addresses."""
+def at(*addresses: str):
+    """Resolves every name to these addresses."""
+    return lambda host, port: addresses
+
+
+THIS_MACHINE = at("127.0.0.1")
+
+
+def post(url: str, *allowed: str, resolve=THIS_MACHINE, silence_seconds: float = 10.0) -> tuple[int, bytes]:
+    """Post through an `Outbound`."""
 
     async def run() -> tuple[int, bytes]:
-        async with Outbound(allowed, resolve=lambda host, port: addresses) as outbound:
-            async with outbound.request(
-                "POST", url, content=b"words", silence_seconds=silence_seconds, client=""
-            ) as response:
-                return response.status, b"".join([piece async for piece in response.aiter_stream()])
+        asked = {"content": b"words", "silence_seconds": silence_seconds, "client": ""}
+        async with Outbound(allowed, resolve=resolve) as outbound, outbound.request("POST", url, **asked) as response:
+            return response.status, b"".join([piece async for piece in response.aiter_stream()])
 
     return asyncio.run(run())
 
@@ -90,6 +97,7 @@ def test_an_address_within_another_is_as_public_as_by_itself(address):
             "https://a\n.example/",
             "https://" + "a" * 3000,
         ),
+        *("https://xn--/", "https://xn--a.example/", "https://\u2488.example/"),  # which IDNA cannot read
     ],
 )
 def test_a_url_that_can_be_seen_to_be_wrong_is_refused_at_once(url):
@@ -102,18 +110,13 @@ def test_a_url_that_can_be_seen_to_be_wrong_is_refused_at_once(url):
 @pytest.mark.parametrize("address", PRIVATE)
 def test_a_name_that_leads_to_a_private_address_is_refused_where_it_is_connected_to(address):
     with pytest.raises(ForbiddenUrlError, match="no public address"):
-        post("https://hooks.example/", addresses=[address])
+        post("https://hooks.example/", resolve=at(address))
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "127.1", "localhost"])
 def test_other_spellings_of_this_machine_are_refused_by_what_the_system_makes_of_them(host):
-    async def run() -> None:
-        async with Outbound() as outbound:
-            async with outbound.request("GET", f"https://{host}/", client=""):
-                pass
-
     with pytest.raises((ForbiddenUrlError, UnreachableError), match=r"public address|not a public|not known"):
-        asyncio.run(run())
+        post(f"https://{host}/", resolve=None)
 
 
 def test_a_named_origin_may_be_plain_and_private(receiver):
@@ -180,13 +183,8 @@ def test_a_name_that_is_not_known_is_unreachable():
     def resolve(host: str, port: int) -> list[str]:
         raise OSError("no such name")
 
-    async def run() -> None:
-        async with Outbound(resolve=resolve) as outbound:
-            async with outbound.request("GET", "https://nowhere.example/", client=""):
-                pass
-
     with pytest.raises(UnreachableError, match="not known"):
-        asyncio.run(run())
+        post("https://nowhere.example/", resolve=resolve)
 
 
 @pytest.mark.parametrize(
@@ -202,45 +200,29 @@ def test_invalid_entries_are_refused(entry):
         check_allowed(entry)
 
 
-def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_gave_them(receiver):
-    answered = threading.Event()
+@asynchronous
+async def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_gave_them(receiver):
+    answered, looked_up = threading.Event(), []
 
     def resolve(host, port):
+        looked_up.append(host)
         if host == "slow":
             answered.wait(60)
         return ["127.0.0.1"]
 
     port = receiver.server_address[1]
 
-    async def ask(outbound, host, client):
+    async def ask(host, client):
         async with outbound.request("POST", f"http://{host}:{port}/", content=b"", client=client) as response:
             return response.status
 
-    async def run():
-        async with Outbound([f"http://slow:{port}", f"http://quick:{port}"], resolve=resolve) as outbound:
-            slow = [asyncio.create_task(ask(outbound, "slow", "one")) for _ in range(4)]
-            await asyncio.sleep(0)  # until each has begun
-            while outbound_lookups(outbound) < 4:
-                await asyncio.sleep(0.01)
-            with pytest.raises(NoLookupError, match="too many names"):
-                await ask(outbound, "quick", "one")
-            assert await ask(outbound, "quick", "two") == 200
-            answered.set()
-            assert await asyncio.gather(*slow) == [200] * 4
-            assert await ask(outbound, "quick", "one") == 200
-
-    asyncio.run(run())
-
-
-def outbound_lookups(outbound):
-    return outbound._pool._network_backend._lookups.total()
-
-
-@pytest.mark.parametrize("url", ["https://xn--/", "https://xn--a.example/", "https://\u2488.example/"])
-def test_a_name_that_idna_cannot_read_is_no_url(url):
-    async def run():
-        async with Outbound() as outbound:
-            outbound.check(url)
-
-    with pytest.raises(ForbiddenUrlError):
-        asyncio.run(run())
+    async with Outbound([f"http://slow:{port}", f"http://quick:{port}"], resolve=resolve) as outbound:
+        slow = [asyncio.create_task(ask("slow", "one")) for _ in range(4)]
+        while len(looked_up) < 4:
+            await asyncio.sleep(0.01)
+        with pytest.raises(NoLookupError, match="too many names"):
+            await ask("quick", "one")
+        assert await ask("quick", "two") == 200
+        answered.set()
+        assert await asyncio.gather(*slow) == [200] * 4
+        assert await ask("quick", "one") == 200

@@ -125,13 +125,6 @@ def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
         Settings.read()
 
 
-def test_settings_that_contradict_each_other_are_refused():
-    with pytest.raises(SettingsError, match="model and models are both set"):
-        Settings.read({"model": "a.nemo", "models": "b.nemo"})
-    with pytest.raises(SettingsError, match="needs local_attention"):
-        Settings.read({"max_utterance_seconds": "600"})
-
-
 def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch):
     monkeypatch.delenv("STENO_MODEL")
 
@@ -199,11 +192,6 @@ def test_lists_are_comma_separated(monkeypatch):
 
 def test_the_last_bucket_is_the_longest_recording():
     assert Settings.read({"max_audio_seconds": "20"}).edges[-1] == 20.0
-
-
-@pytest.mark.parametrize("name", sorted(KUBERNETES))
-def test_every_kubernetes_name_is_recognised(name):
-    assert _SERVICE_LINK.fullmatch(name)
 
 
 def test_steno_port_differs_from_kubernetes_variables_by_its_value():

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -12,6 +14,7 @@ from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.stub import transcript
 from service.engine.supervisor import EngineStartError, ModelLoadError
+from tests.asynchronous import asynchronous
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 PLACES = [EngineDevice("cuda:0", "cuda:0"), EngineDevice("cuda:1", "cuda:1")]
@@ -49,20 +52,17 @@ class Controlled:
         self.models.discard(model)
 
 
-def controlled(scenario) -> None:
-    """Run a scenario with a fleet of two."""
+@asynccontextmanager
+async def controlled() -> AsyncIterator[tuple[Fleet, Controlled, Controlled]]:
+    """A fleet of two, and its supervisors."""
+    made: list[Controlled] = []
 
-    async def main() -> None:
-        made: list[Controlled] = []
+    def make(name: str, loads: list[Load]) -> Controlled:
+        made.append(Controlled(name, loads))
+        return made[-1]
 
-        def make(name: str, loads: list[Load]) -> Controlled:
-            made.append(Controlled(name, loads))
-            return made[-1]
-
-        fleet = Fleet(PLACES, [load("first")], make)
-        await scenario(fleet, *made)
-
-    asyncio.run(main())
+    fleet = Fleet(PLACES, [load("first")], make)
+    yield fleet, *made
 
 
 async def turns() -> None:
@@ -71,15 +71,15 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_each_engine_gets_its_own_device():
-    async def scenario(fleet, first, second) -> None:
+@asynchronous
+async def test_each_engine_gets_its_own_device():
+    async with controlled() as (_, first, second):
         assert (first.devices, second.devices) == (["cuda:0"], ["cuda:1"])
 
-    controlled(scenario)
 
-
-def test_a_device_that_was_fine_is_given_up_and_the_last_one_ends_the_service():
-    async def scenario(fleet, first, second) -> None:
+@asynchronous
+async def test_a_device_that_was_fine_is_given_up_and_the_last_one_ends_the_service():
+    async with controlled() as (fleet, first, second):
         running = asyncio.create_task(fleet.run())
         await turns()
         first.fate.set_exception(EngineStartError("fell off the bus", is_first=False))
@@ -91,11 +91,10 @@ def test_a_device_that_was_fine_is_given_up_and_the_last_one_ends_the_service():
         with pytest.raises(EngineStartError, match="so did this one"):
             await running
 
-    controlled(scenario)
 
-
-def test_a_first_start_that_fails_stops_the_others():
-    async def scenario(fleet, first, second) -> None:
+@asynchronous
+async def test_a_first_start_that_fails_stops_the_others():
+    async with controlled() as (fleet, first, second):
         running = asyncio.create_task(fleet.run())
         await turns()
         second.fate.set_exception(EngineStartError("no such checkpoint", is_first=True))
@@ -103,27 +102,23 @@ def test_a_first_start_that_fails_stops_the_others():
             await running
         assert first.fate.done()
 
-    controlled(scenario)
 
-
-def test_stopped_engines_end_the_run():
-    async def scenario(fleet, first, second) -> None:
+@asynchronous
+async def test_stopped_engines_end_the_run():
+    async with controlled() as (fleet, _first, _second):
         running = asyncio.create_task(fleet.run())
         await turns()
         await fleet.stop()
         await running
 
-    controlled(scenario)
 
-
-def test_a_model_that_one_engine_refuses_is_kept_by_none():
-    async def scenario(fleet, first, second) -> None:
+@asynchronous
+async def test_a_model_that_one_engine_refuses_is_kept_by_none():
+    async with controlled() as (fleet, first, second):
         second.refuses = "out of memory"
         with pytest.raises(ModelLoadError, match="out of memory"):
             await fleet.load(load("large"))
         assert (first.models, second.models) == ({"first"}, {"first"})
-
-    controlled(scenario)
 
 
 @pytest.mark.slow

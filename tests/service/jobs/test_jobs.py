@@ -10,6 +10,7 @@ import pytest
 from service.jobs.job import Delivery, JobResult
 from service.jobs.jobs import Jobs, LaterError
 from service.metrics import Metrics
+from tests.asynchronous import asynchronous
 from tests.service.jobs.test_store import RESULT, add, store_in
 from tests.service.serving import PATIENCE
 
@@ -39,26 +40,22 @@ class Attempts:
             raise outcome
         return outcome
 
-    def run(self):
+    async def run(self):
         """Begin the job whenever it is due, until it is finished."""
-
-        async def main():
-            add(self.store, "a")
-            while self.store.find("a").finished is None:
-                self.now = max(self.now, self.store.next_moment())
-                await self.jobs._run_job(self.store.start_next(self.now))
-            return self.store.find("a")
-
-        try:
-            return asyncio.run(main())
-        finally:
-            self.store.close()
+        add(self.store, "a")
+        while self.store.find("a").finished is None:
+            self.now = max(self.now, self.store.next_moment())
+            await self.jobs._run_job(self.store.start_next(self.now))
+        job = self.store.find("a")
+        self.store.close()
+        return job
 
 
-def test_a_job_for_which_there_never_is_room_fails_after_ten_hours(tmp_path):
+@asynchronous
+async def test_a_job_for_which_there_never_is_room_fails_after_ten_hours(tmp_path):
     attempts = Attempts(tmp_path, [LaterError(1.0, FULL)] * 1000)
 
-    job = attempts.run()
+    job = await attempts.run()
 
     assert (job.state, job.error_code, job.error_message) == ("failed", "overloaded", "no room")
     assert len(attempts.began) == 20
@@ -66,52 +63,50 @@ def test_a_job_for_which_there_never_is_room_fails_after_ten_hours(tmp_path):
     assert attempts.began[-1] - attempts.began[0] == pytest.approx(10 * 3600, rel=0.1)
 
 
-def test_a_job_waits_for_its_keys_limit_however_long_that_takes(tmp_path):
+@asynchronous
+async def test_a_job_waits_for_its_keys_limit_however_long_that_takes(tmp_path):
     attempts = Attempts(tmp_path, [LaterError(1e6)] * 300)
 
-    assert attempts.run().state == "completed"
+    assert (await attempts.run()).state == "completed"
     assert len(attempts.began) == 301
 
 
-def test_a_job_waits_for_the_time_that_it_is_given(tmp_path):
+@asynchronous
+async def test_a_job_waits_for_the_time_that_it_is_given(tmp_path):
     attempts = Attempts(tmp_path, [LaterError(60.0, FULL)])
 
-    assert attempts.run().state == "completed"
+    assert (await attempts.run()).state == "completed"
     assert attempts.began == [1000.0, 1060.0]
 
 
-def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cancelled(tmp_path):
+@asynchronous
+async def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cancelled(tmp_path):
     attempts = Attempts(tmp_path, [])
 
-    async def main():
-        seen = add(attempts.store, "a")
-        await attempts.jobs._run_job(attempts.store.start_next(1000.0))
-        await attempts.jobs.cancel(seen)
-
-    asyncio.run(main())
+    seen = add(attempts.store, "a")
+    await attempts.jobs._run_job(attempts.store.start_next(1000.0))
+    await attempts.jobs.cancel(seen)
 
     assert attempts.store.find("a").state == "completed"
     assert attempts.metrics.registry.get_sample_value("steno_jobs_total", {"outcome": "cancelled"}) == 0
     attempts.store.close()
 
 
-def test_a_result_that_is_there_when_the_service_stops_is_kept(tmp_path):
+@asynchronous
+async def test_a_result_that_is_there_when_the_service_stops_is_kept(tmp_path):
     attempts = Attempts(tmp_path, [])
 
-    async def main():
-        add(attempts.store, "a")
-        job, released = attempts.store.start_next(1000.0), threading.Event()
-        attempts.jobs._thread.submit(released.wait)
-        running = asyncio.create_task(attempts.jobs._run_job(job))
-        while not attempts.began:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)  # the result waits for the store
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        released.set()
-        await attempts.jobs._in_thread(int)
-
-    asyncio.run(main())
+    add(attempts.store, "a")
+    job, released = attempts.store.start_next(1000.0), threading.Event()
+    attempts.jobs._thread.submit(released.wait)
+    running = asyncio.create_task(attempts.jobs._run_job(job))
+    while not attempts.began:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the result waits for the store
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    released.set()
+    await attempts.jobs._in_thread(int)
 
     assert attempts.store.find("a").state == "completed"
     attempts.store.close()
@@ -134,7 +129,8 @@ class HangingOutbound:
         pass
 
 
-def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
+@asynchronous
+async def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
     store = store_in(tmp_path, max_jobs=1000)
     for number in range(200):
         host = "hangs" if number < 199 else "answers"
@@ -142,22 +138,19 @@ def test_a_receiver_that_does_not_answer_delays_no_other(tmp_path):
         store.start_next(1.0)
         store.finish(f"{number}", RESULT, 2.0 + number, 1e9)
 
-    async def main():
-        outbound = HangingOutbound()
-        jobs = Jobs(
-            store,
-            transcribe=None,
-            is_ready=lambda: False,
-            retention_seconds=60.0,
-            outbound=outbound,
-            metrics=Metrics(),
-            clock=lambda: 1000.0,
-        )
-        running = asyncio.create_task(jobs.run())
-        async with asyncio.timeout(PATIENCE):
-            await outbound.delivered.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await jobs.close()
-
-    asyncio.run(main())
+    outbound = HangingOutbound()
+    jobs = Jobs(
+        store,
+        transcribe=None,
+        is_ready=lambda: False,
+        retention_seconds=60.0,
+        outbound=outbound,
+        metrics=Metrics(),
+        clock=lambda: 1000.0,
+    )
+    running = asyncio.create_task(jobs.run())
+    async with asyncio.timeout(PATIENCE):
+        await outbound.delivered.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await jobs.close()
