@@ -101,8 +101,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language-model",
         metavar="FILE",
-        help="for a CTC decoder or a transducer, made by `steno train language-model`; none: without "
-        "(default: the bundled model's own)",
+        help="for a CTC decoder or a transducer: an ARPA file of words (KenLM), or what `steno train language-model` "
+        "made; none: without (default: the bundled model's own)",
     )
     parser.add_argument(
         "--aligner",

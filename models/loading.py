@@ -50,7 +50,7 @@ def load_model(
         beam: beam width of an attention decoder's search, 1 to 32; None is that of the checkpoint. A step computes
             ``beam`` rows for each utterance.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
-        language_model: a file that `steno train language-model` made with this model's vocabulary, for a beam search of
+        language_model: an ARPA file, or one that `steno train language-model` made with this vocabulary, for a beam of
             the CTC decoder and the greedy search of a transducer. None is the bundled model's own, and none for others;
             "none" is none for all.
         aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's

@@ -28,7 +28,6 @@ from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
 from models.search.ctc_search import ctc_search, greedy_ctc
-from models.search.language_model import read_language_model
 from models.search.result import ChosenSearch, FetchedResult, Search, SearchResult
 from models.search.transducer import transducer_search
 from models.text.aligner import Aligner, KnownWords, Span
@@ -37,6 +36,7 @@ from models.text.phrases import PhraseTrees
 from models.text.prompt_writer import PromptWriter, check_unprompted, translates
 from models.text.script_masks import ScriptMasks
 from models.text.tokenizers import AggregateTokenizer, PromptedVocabulary, PromptTokenizer, Vocabulary
+from models.text.word_ngrams import open_language_model
 from models.writer import Writer
 from transcripts.languages import NAMES
 from transcripts.prompt import Prompt
@@ -98,7 +98,7 @@ class Model(DeviceModel):
             compare_kernels(self._network.encoder, self._network.attention_decoder, device, self._activations)
         self._language_model = None
         if language_model is not None:
-            self._language_model = read_language_model(Path(language_model), self._vocabulary.pieces, device)
+            self._language_model = open_language_model(Path(language_model), self._vocabulary, device)
         self._writer: Writer | None = None
         if self._config.prompts and self._network.attention_decoder:
             assert isinstance(checkpoint.tokenizer, PromptTokenizer)

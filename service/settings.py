@@ -146,8 +146,8 @@ class Settings(BaseSettings):
     )
     language_model: str | None = Field(
         default=None,
-        description="Language model of a CTC decoder or a transducer, a file that `steno train language-model` made; "
-        "none: without; unset: the bundled model's own, none for others.",
+        description="Language model of a CTC decoder or a transducer: an ARPA file of words (KenLM), or what `steno "
+        "train language-model` made; none: without; unset: the bundled model's own, none for others.",
     )
     aligner: str | None = Field(
         default=None,

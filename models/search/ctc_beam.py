@@ -265,7 +265,8 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel, phrases: BatchPh
         # The best labels come first, and the blank last.
         is_blank = step.best[:, None, :1] <= step.best[:, None, -1:]
         scores[1, ..., :-1] += PHRASE_SCALE * torch.where(is_blank, gain.clamp(max=0), gain)
-    torch.add(extra[..., None] + model.bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
+    bonus = model.bonus * model.has_text[labels[..., :-1]]
+    torch.add(extra[..., None] + bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
     scores[2, ..., -1] = extra
     # Where an extended text is in the beam already, its paths are added to those of the text that is there.
     extended = scores[1].flatten(1)

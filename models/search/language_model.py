@@ -54,16 +54,19 @@ class LanguageModel:
     Attributes:
         keys: state x (labels + 2) + token of each arc, int64, ascending.
         log_probabilities: of each arc, float32.
-        targets: the state after each arc, int64.
+        targets: the state after each arc, int32.
         backoffs: back-off weight of each state, float32.
-        suffixes: the state that each state backs off to, int64.
+        suffixes: the state that each state backs off to, int32.
         depth: states to try at most.
         labels: number of labels of its vocabulary.
         start: the state at the start of an utterance.
         ngrams: number of n-grams.
         weight: factor of its log probabilities in a search.
-        bonus: added to a beam's score for each token, so that short texts have no advantage.
+        bonus: added to a beam's score for each token that it says anything of, so that short texts have no advantage.
         has_text: whether it says anything of a token, bool [labels + 2]; others change no state.
+        ends_word: of a model of words (models/text/word_ngrams.py): whether a word before a token is complete.
+        completions: what each state then gains, float32.
+        completed: the state that it then is first, int32.
     """
 
     keys: Tensor
@@ -78,6 +81,9 @@ class LanguageModel:
     weight: float
     bonus: float
     has_text: Tensor
+    ends_word: Tensor | None = None
+    completions: Tensor | None = None
+    completed: Tensor | None = None
 
     def to(self, device: torch.device) -> "LanguageModel":
         """Return a copy on a device."""
@@ -106,9 +112,16 @@ class LanguageModel:
         Returns:
             float32 and int64, in the broadcast shape.
         """
+        if self.ends_word is None or self.completions is None or self.completed is None:
+            return self._scored(states, tokens)
+        ends, has_text = self.ends_word[tokens], self.has_text[tokens]
+        scores, targets = self._scored(self.completed[states].long().where(ends, states), tokens)
+        return (scores + self.completions[states] * ends) * has_text, targets.where(has_text, states)
+
+    def _scored(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         contexts = [states]
         while len(contexts) < self.depth:
-            contexts.append(self.suffixes[contexts[-1]])
+            contexts.append(self.suffixes[contexts[-1]].long())
         tried = torch.stack(contexts)
         keys = tried * (self.labels + 2) + tokens
         at = torch.searchsorted(self.keys, keys).clamp_(max=len(self.keys) - 1)
@@ -116,7 +129,7 @@ class LanguageModel:
         arc = at.gather(0, first).squeeze(0)
         places = torch.arange(self.depth, device=states.device).view(-1, *[1] * states.dim())
         penalty = (self.backoffs[tried] * (places < first)).sum(dim=0)
-        return penalty + self.log_probabilities[arc], self.targets[arc]
+        return penalty + self.log_probabilities[arc], self.targets[arc].long()
 
     def score_end(self, states: Tensor) -> Tensor:
         """Return the log probability of the end of the utterance, in the shape of ``states``."""
@@ -156,9 +169,9 @@ def of_ngrams(orders: Sequence[Ngrams], labels: int, weight: float, bonus: float
     return LanguageModel(
         keys=keys,
         log_probabilities=torch.cat([ngrams.log_probabilities for ngrams in orders]),
-        targets=after,
+        targets=after.int(),
         backoffs=torch.cat([torch.zeros(1), *backoffs]),
-        suffixes=suffixes[:states],
+        suffixes=suffixes[:states].int(),
         depth=len(orders),
         labels=labels,
         start=int(after[labels]),

@@ -34,10 +34,7 @@ class PhraseTrees:
 
     def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
         texts = vocabulary.token_bytes
-        # Each part of a vocabulary writes by itself: the parts of an aggregate are languages.
-        self._parts = [
-            Pieces({texts[token]: token for token in reversed(part) if texts[token]}) for part in vocabulary.parts
-        ]
+        self._parts = vocabulary_parts(vocabulary)
         self._ends_word = [_ends_word(text) for text in texts]
         self._kinds = torch.tensor(self._ends_word, device=device), torch.tensor([*map(bool, texts)], device=device)
         self._device = device
@@ -56,6 +53,12 @@ class PhraseTrees:
                 for tokens in written_ways(text, part):
                     ways[tokens] = max(weight, ways.get(tokens, 0.0))
         return grow_tree(ways, self._ends_word).to(self._device)
+
+
+def vocabulary_parts(vocabulary: Vocabulary) -> list[Pieces]:
+    """Return the parts of a vocabulary, each of which writes by itself: those of an aggregate are languages."""
+    texts = vocabulary.token_bytes
+    return [Pieces({texts[token]: token for token in reversed(part) if texts[token]}) for part in vocabulary.parts]
 
 
 def written_ways(text: str, pieces: Pieces) -> list[tuple[int, ...]]:
