@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.buckets import Buckets, buckets_of_equal_audio
-from training.density import DensityFilter
 from training.sampler import BucketSampler
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
@@ -23,11 +22,9 @@ from training.vocabulary import TrainingVocabulary
 _PROMPT = 10
 
 
-def without_dense(takes: Sequence[Take], vocabulary: TrainingVocabulary, most: float) -> tuple[list[Take], str | None]:
-    """Return the takes with at most ``most`` labels in a second, and a line about the others, if any."""
-    density = DensityFilter(most)
-    kept = [take for take in takes if density.keeps(take, len(vocabulary.encode(take.clip.text or "")))]
-    return kept, density.line()
+def without_dense(takes: Sequence[Take], vocabulary: TrainingVocabulary, most: float) -> list[Take]:
+    """Return the takes with at most ``most`` labels in a second."""
+    return [take for take in takes if len(vocabulary.encode(take.clip.text or "")) <= most * take.seconds]
 
 
 def ways(

@@ -184,7 +184,7 @@ def _recipe(args: argparse.Namespace, folder: Path) -> Path:
 
 
 def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
-    kept, _ = without_dense(run.takes, run.vocabulary, args.max_labels_per_second)
+    kept = without_dense(run.takes, run.vocabulary, args.max_labels_per_second)
     positions = run.config.attention.positions if run.config.attention else None
     mels = run.config.features.mels
     labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))

@@ -10,8 +10,6 @@ several learn what one does. If it has another width, a linear map for each comp
 space, and its transpose back; maps learn to keep what they can of the teacher's states, and are not exported.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
@@ -19,6 +17,7 @@ from torch.nn.functional import log_softmax
 from models.encoders.conformer import ConformerEncoder, ConformerLayer
 from models.encoders.padding import Padding
 from training.layer_states import LayerStates, input_frames, module_outputs
+from training.objective import Losses
 from training.recipe import Teacher
 from training.student import StudentNetwork
 from training.teacher import Lesson
@@ -27,29 +26,8 @@ from training.teacher import Lesson
 _LEAST_VARIANCE = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class DistillationLosses:
-    """The losses of a batch.
-
-    Attributes:
-        total: the weighted sum, which is minimised.
-        states: mean squared distance to the teacher's states, or in the first stage of what modules return, as a share
-            of their variance.
-        posteriors: divergence from the teacher's posteriors, per weighted frame.
-    """
-
-    total: Tensor
-    states: Tensor
-    posteriors: Tensor
-
-
 def groups(student: int, teacher: int) -> list[tuple[range, range]]:
-    """Return which layers of a student learn what which layers of its teacher do: one of them is always a single one.
-
-    Args:
-        student: number of the student's layers.
-        teacher: number of the teacher's.
-    """
+    """Return which layers of a student learn what which of its teacher's do; one of both is always a single one."""
     count = min(student, teacher)
 
     def shared(layers: int) -> list[range]:
@@ -60,7 +38,7 @@ def groups(student: int, teacher: int) -> list[tuple[range, range]]:
 
 def distillation_losses(
     network: StudentNetwork, features: Tensor, lengths: Tensor, lesson: Lesson, config: Teacher, *, apart: bool
-) -> DistillationLosses:
+) -> Losses:
     """Return the losses of a batch without padding.
 
     Args:
@@ -91,7 +69,7 @@ def distillation_losses(
     total = total + (1.0 if apart else config.posteriors) * posteriors
     if network.maps:
         total = total + sum(distance(student.kept(state, number), state) for number, state in enumerate(wanted))
-    return DistillationLosses(total, states.mean(), posteriors)
+    return Losses(total, states=states.mean(), posteriors=posteriors)
 
 
 class _Student:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 
 from training.batch import Batch
 from training.best import BEST, Best
@@ -133,28 +134,15 @@ class Monitor:
         run = self._run
         if not self._journal:
             return
-        self._journal.write(
-            step=run.step,
-            epoch=run.position.epoch,
-            loss=result.loss,
-            ctc=result.ctc,
-            transducer=result.transducer,
-            attention=result.attention,
-            states=result.states,
-            posteriors=result.posteriors,
-            gradient_norm=result.gradient_norm if math.isfinite(result.gradient_norm) else None,  # JSON has no infinity
-            learning_rate=result.learning_rate,
-            audio_seconds=round(run.audio_seconds, 3),
-            padding_share=round(result.padding_share, 4),
-            label_padding_share=round(result.label_padding_share, 4),
-            clips=result.clips,
-            labels=result.labels,
-            seconds=round(seconds, 4),
-            waited=round(waited, 4),
-            memory=peak_bytes(run.device),
-            **({"skipped": result.skipped} if result.skipped else {}),
-            **({"loss_scale": run.loss_scale.value} if run.recipe.precision == "float16" else {}),
-        )
+        fields = asdict(result) | {"audio_seconds": round(run.audio_seconds, 3)}  # of the run so far
+        if not math.isfinite(result.gradient_norm):
+            fields["gradient_norm"] = None  # JSON has no infinity
+        if not result.skipped:
+            del fields["skipped"]
+        if run.recipe.precision == "float16":
+            fields["loss_scale"] = run.loss_scale.value
+        fields |= {"seconds": round(seconds, 4), "waited": round(waited, 4), "memory": peak_bytes(run.device)}
+        self._journal.write(step=run.step, epoch=run.position.epoch, **fields)
 
 
 class SkippedClips:

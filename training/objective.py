@@ -18,33 +18,22 @@ from training.recipe import Objective
 _IGNORED = -100
 
 
-@dataclass(frozen=True, slots=True)
-class StudentOutputs:
-    """A student's outputs for a batch; of a transducer or an attention decoder not the outputs, but the loss.
-
-    Attributes:
-        logits: [batch, frames, labels + 1], any floating dtype, of the CTC head or, beside an attention decoder, of the
-            auxiliary one; None without either.
-        transducer_loss: the transducer's loss per label, if it has one.
-        attention_loss: the attention decoder's loss per label, if it has one.
-    """
-
-    logits: Tensor | None
-    transducer_loss: Tensor | None
-    attention_loss: Tensor | None = None
+# The parts of a loss.
+PARTS = ("ctc", "transducer", "attention", "states", "posteriors")
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses of a batch.
+    """The losses of a batch; None where a model has no such head or teacher, or the loss no weight.
 
     Attributes:
         total: the weighted sum, which is minimised.
-        ctc: negative log-probability of the transcripts, per label, or None without a CTC head or if it has no weight.
-        transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
-        attention: smoothed cross-entropy of the transcripts, per label, or None without an attention decoder.
-        states: with a teacher, mean distance to its states, as a share of their variance.
-        posteriors: with a teacher, divergence from its posteriors, per weighted frame.
+        ctc: negative log-probability of the transcripts, per label.
+        transducer: the same by the transducer.
+        attention: smoothed cross-entropy of the transcripts, per label.
+        states: mean squared distance to the teacher's states or, in the first stage, of what modules return, as a share
+            of their variance.
+        posteriors: divergence from the teacher's posteriors, per weighted frame.
     """
 
     total: Tensor
@@ -56,18 +45,8 @@ class Losses:
 
     def zeroed(self) -> "Losses":
         """Return losses of 0 with gradients of 0, which processes can average as others."""
-
-        def nothing(loss: Tensor | None) -> Tensor | None:
-            return None if loss is None else torch.zeros_like(loss)
-
-        return Losses(
-            total=0.0 * self.total,
-            ctc=nothing(self.ctc),
-            transducer=nothing(self.transducer),
-            attention=nothing(self.attention),
-            states=nothing(self.states),
-            posteriors=nothing(self.posteriors),
-        )
+        parts = {name: loss for name in PARTS if (loss := getattr(self, name)) is not None}
+        return Losses(0.0 * self.total, **{name: torch.zeros_like(loss) for name, loss in parts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +74,22 @@ def label_counts(batch: Batch, objective: Objective) -> LabelCounts:
     return LabelCounts(float(batch.token_lengths.sum()), sequences)
 
 
-def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Objective, counts: LabelCounts) -> Losses:
-    """Return the losses of a batch.
+def weighted(
+    logits: Tensor | None,
+    transducer: Tensor | None,
+    attention: Tensor | None,
+    lengths: Tensor,
+    batch: Batch,
+    objective: Objective,
+    counts: LabelCounts,
+) -> Losses:
+    """Return the weighted sum of the losses of a batch, and its parts.
 
     Args:
-        outputs: the student's outputs.
+        logits: [batch, frames, labels + 1], any floating dtype, of the CTC head or, beside an attention decoder, of the
+            auxiliary one; None without either.
+        transducer: the transducer's loss per label, if it has one.
+        attention: the attention decoder's loss per label, if it has one.
         lengths: number of frames of each clip, [batch].
         batch: the batch.
         objective: the weights.
@@ -107,17 +97,16 @@ def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Ob
     """
     total = torch.zeros((), device=lengths.device)
     ctc = None
-    # Only where a loss needs them: they are in float32, and as many as the logits.
-    weight = objective.ctc if outputs.attention_loss is None else objective.auxiliary_ctc
-    if outputs.logits is not None and weight:
-        log_probabilities = log_softmax(outputs.logits.float(), dim=-1)
+    weight = objective.ctc if attention is None else objective.auxiliary_ctc
+    if logits is not None and weight:  # only then are they needed in float32, and as many as the logits
+        log_probabilities = log_softmax(logits.float(), dim=-1)
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
         total = total + weight * ctc
-    if outputs.transducer_loss is not None:
-        total = total + objective.transducer * outputs.transducer_loss
-    if outputs.attention_loss is not None:
-        total = total + outputs.attention_loss
-    return Losses(total, ctc, outputs.transducer_loss, outputs.attention_loss)
+    if transducer is not None:
+        total = total + objective.transducer * transducer
+    if attention is not None:
+        total = total + attention
+    return Losses(total, ctc, transducer, attention)
 
 
 def ctc_objective(
@@ -161,15 +150,8 @@ def transducer_objective(
 ) -> Tensor:
     """Return the transducer's loss per label of the transcripts.
 
-    Args:
-        predictor: the predictor.
-        joint: the joint.
-        encoded: frames of the encoder, [batch, frames, width].
-        lengths: number of frames of each clip, [batch], on the host.
-        batch: the batch.
-        objective: options of the loss.
-        counts: the numbers of labels that losses are divided by.
-        with_durations: whether a TDT learns with its durations.
+    ``encoded`` has frames of the encoder, [batch, frames, width], and ``lengths``, on the host, the number of each
+    clip's. ``with_durations`` says whether a TDT learns with its durations.
     """
     loss = transducer_loss(
         joint,
@@ -192,15 +174,7 @@ def attention_objective(
 
     Each label but the first is predicted from those before it, in one pass (teacher forcing). With label smoothing
     ``e``, the target of the right label is 1 - e, and the others share e evenly (Szegedy et al., 2016), as in NeMo's
-    loss.
-
-    Args:
-        decoder: the decoder.
-        encoded: frames of the encoder, [batch, frames, width].
-        lengths: number of frames of each clip, [batch].
-        batch: the batch.
-        objective: smoothing, and whether prompts are predicted.
-        counts: the numbers of labels that losses are divided by.
+    loss. ``encoded`` has frames of the encoder, [batch, frames, width], and ``lengths`` the number of each clip's.
     """
     logits = decoder.read(batch.sequences[:, :-1], decoder.memory(encoded, lengths)).float()
     wanted = batch.sequences[:, 1:]

@@ -13,13 +13,13 @@ from training.batch import Batch
 from training.distillation import distillation_losses
 from training.errors import TrainingError
 from training.objective import (
+    PARTS,
     LabelCounts,
     Losses,
-    StudentOutputs,
     attention_objective,
     label_counts,
-    losses,
     transducer_objective,
+    weighted,
 )
 from training.precision import autocast
 from training.recipe import Recipe
@@ -32,17 +32,10 @@ from training.vocal_tract import stretched
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step.
+    """The result of a step: the loss and its parts as in ``Losses``, and what was computed.
 
     Attributes:
-        loss: the loss.
-        ctc: its part from transcripts by a CTC head, also an auxiliary one, or None.
-        transducer: its part from transcripts by the transducer, or None.
-        attention: its part from transcripts by the attention decoder, or None.
-        states: mean distance to the teacher's states, or None without a teacher.
-        posteriors: divergence from the teacher's posteriors, or None.
         gradient_norm: the gradient's norm before clipping.
-        learning_rate: its learning rate.
         audio_seconds: audio in it.
         padding_share: share of padding in its audio.
         label_padding_share: share of padding in the labels that a decoder reads.
@@ -138,8 +131,7 @@ def _counts_of_step(run: Run, parts: Sequence[Batch]) -> LabelCounts:
 
 def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
     """Combine the results of all parts of a step, in all processes."""
-    names = ("ctc", "transducer", "attention", "states", "posteriors")
-    by_name = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in names]
+    by_name = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in PARTS]
     read = [batch.read_labels for batch in parts]
     counted = [
         float(torch.stack([one.total.detach() for one in found]).sum()),
@@ -155,17 +147,17 @@ def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: 
         float(sum(int(batch.token_lengths.sum()) for batch in parts)),
     ]
     total, *rest = run.ranks.sums(counted)
-    sums, present = rest[: len(names)], rest[len(names) : 2 * len(names)]
-    audio, samples, padded_samples, labels, padded_labels, skipped, clips, spoken = rest[2 * len(names) :]
-    numbers = {name: loss if there else None for name, loss, there in zip(names, sums, present, strict=True)}
+    sums, present = rest[: len(PARTS)], rest[len(PARTS) : 2 * len(PARTS)]
+    audio, samples, padded_samples, labels, padded_labels, skipped, clips, spoken = rest[2 * len(PARTS) :]
+    numbers = {name: loss if there else None for name, loss, there in zip(PARTS, sums, present, strict=True)}
     return StepResult(
         loss=total,
         **numbers,
         gradient_norm=norm,
         learning_rate=rate,
         audio_seconds=audio,
-        padding_share=1 - samples / padded_samples,
-        label_padding_share=1 - labels / padded_labels if padded_labels else 0.0,
+        padding_share=round(1 - samples / padded_samples, 4),
+        label_padding_share=round(1 - labels / padded_labels, 4) if padded_labels else 0.0,
         skipped=int(skipped),
         clips=int(clips),
         labels=int(spoken),
@@ -173,26 +165,24 @@ def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: 
 
 
 def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> Losses:
-    """Return the losses of a batch on the run's device.
-
-    Args:
-        run: the run.
-        batch: the batch.
-        counts: the numbers of labels that losses are divided by; None: those of the batch.
-    """
+    """Return the losses of a batch on the run's device, divided by ``counts``, or else by the batch's own labels."""
     network, objective = run.network, run.recipe.objective
     counts = counts or label_counts(batch, objective)
     features, frames = _features(run, batch)
     if run.teacher:
-        found = _distilled(run, run.teacher, features, frames, counts.share)
+        found = _distilled(run, run.teacher, features, frames)
+        share = counts.share
+        assert found.states is not None
+        assert found.posteriors is not None
+        found = Losses(share * found.total, states=share * found.states, posteriors=share * found.posteriors)
         return found.zeroed() if batch.is_silence else found
     known = network.encoder.shortened(run.front_end.frames(batch.lengths))  # frames of the encoder, on the host
     with autocast(run.device, run.recipe.precision):
         with torch.set_grad_enabled(not run.mode.frozen):
             encoded, frames = network.encoder(features, frames)
-        transducer_loss = attention_loss = None
+        transducer = attention = None
         if network.predictor and network.joint:
-            transducer_loss = transducer_objective(
+            transducer = transducer_objective(
                 network.predictor,
                 network.joint,
                 encoded,
@@ -203,14 +193,10 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
                 with_durations=_with_durations(run),
             )
         if network.attention_decoder:
-            attention_loss = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
+            attention = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
         ctc = network.ctc or network.auxiliary_ctc
-        outputs = StudentOutputs(
-            logits=ctc(encoded) if ctc else None,
-            transducer_loss=transducer_loss,
-            attention_loss=attention_loss,
-        )
-    found = losses(outputs, frames, batch, objective, counts)
+        logits = ctc(encoded) if ctc else None
+    found = weighted(logits, transducer, attention, frames, batch, objective, counts)
     return found.zeroed() if batch.is_silence else found
 
 
@@ -226,15 +212,13 @@ def _features(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
     return features.masked_fill(masked, 0.0), frames
 
 
-def _distilled(run: Run, teacher: TeacherModel, features: Tensor, frames: Tensor, share: float) -> Losses:
-    """Return the losses against a teacher; ``share`` is that of the batch in its step."""
+def _distilled(run: Run, teacher: TeacherModel, features: Tensor, frames: Tensor) -> Losses:
     config = run.recipe.teacher
     assert config, "a run with a teacher has a recipe with one"
     lesson = teacher.teach(features, frames)
     with autocast(run.device, run.recipe.precision):
         apart = run.step < config.apart.steps
-        found = distillation_losses(run.network, features, frames, lesson, config, apart=apart)
-    return Losses(share * found.total, states=share * found.states, posteriors=share * found.posteriors)
+        return distillation_losses(run.network, features, frames, lesson, config, apart=apart)
 
 
 def rate_of_step(recipe: Recipe, step: int) -> float:

@@ -62,8 +62,9 @@ class Survey:
         self._config = config
         self._reads_texts = reads_texts
         self._all, self._missing, self._untimed, self._short, self._long = (_Group() for _ in range(5))
-        self._empty, self._unknown, self._crowded, self._endless = (_Group("take") for _ in range(4))
-        self._spelled = _Group("take")
+        self._empty, self._unknown, self._crowded, self._endless, self._spelled, self._dense = (
+            _Group("take") for _ in range(6)
+        )
         self._lacking: set[str] = set()
         self._seen: tuple[Path, bool] | None = None
 
@@ -79,6 +80,18 @@ class Survey:
             self._short.add(clip)
         if clip.seconds > self._data.max_seconds * max(self._data.speeds):
             self._long.add(clip)
+
+    def is_dense(self, take: Take, labels: int) -> bool:
+        """Return whether a take has more labels in a second than the recipe allows, and count it if so.
+
+        A batch with such a take needs far more memory. Labels of prompts do not count, because their number does not
+        depend on the length.
+        """
+        most = self._data.max_labels_per_second
+        is_dense = most is not None and labels > most * take.seconds
+        if is_dense:
+            self._dense.add(take)
+        return is_dense
 
     def note_take(self, take: Take, tokens: Sequence[int], sequence: Sequence[int]) -> None:
         """Count a take that is not left out, and whether it is learned from.
@@ -117,6 +130,15 @@ class Survey:
         return not is_endless and not (is_crowded and config.transducer is None)
 
     @property
+    def dense(self) -> str:
+        """A line about the takes with too many labels in a second."""
+        return f"{self._dense} {self._too_dense}"
+
+    @property
+    def _too_dense(self) -> str:
+        return f"with over {self._data.max_labels_per_second or 0:g} labels a second, such as {self._dense.first}"
+
+    @property
     def untimed(self) -> str:
         """A line about the clips without a length; empty if there are none."""
         return f"{self._untimed} {self._no_length}" if self._untimed.count else ""
@@ -145,6 +167,7 @@ class Survey:
                 "left out",
                 (f"under {self._data.min_seconds:g} s", self._short),
                 (f"over {self._data.max_seconds:g} s", self._long),
+                (self._too_dense, self._dense),
             ),
             *_line(
                 "skipped",

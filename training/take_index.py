@@ -26,7 +26,6 @@ from tqdm import tqdm
 from models import Prompt
 from models.config import ModelConfig
 from training.clip import ByteRange, Clip
-from training.density import DensityFilter
 from training.errors import ManifestError, RecipeError, TrainingError
 from training.manifest import clips_of, files_of, manifests_of
 from training.recipe import Recipe
@@ -187,7 +186,6 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     """Write the clips and the takes, and return what index.json says about them."""
     data = recipe.data
     survey = Survey(data, transcripts, config, reads_texts=recipe.teacher is None)
-    density = DensityFilter(data.max_labels_per_second)
     shards, digest = _Shards(), hashlib.sha256()
     fitted = 0
     with _NewFile(folder / _CLIPS) as clips, _NewFile(folder / _TAKES) as takes:
@@ -199,7 +197,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
                 if clip.text is None and recipe.teacher is None:
                     raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
                 tokens = tokens or transcripts.tokens(clip, clip.text or "")
-                if not density.keeps(take, len(tokens)):
+                if survey.is_dense(take, len(tokens)):
                     continue
                 sequence = transcripts.sequence(clip, tokens)
                 survey.note_take(take, tokens, sequence)
@@ -218,10 +216,9 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
         untimed = f": {survey.untimed}" if survey.untimed else ""
         raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s{untimed}", "data")
     if not survey.takes:
-        raise RecipeError(f"no clip is left: {density.line()}", "data.max_labels_per_second")
-    lines = survey.lines()
+        raise RecipeError(f"no clip is left: {survey.dense}", "data.max_labels_per_second")
     return {
-        "survey": [*lines, *filter(None, [density.line()])],
+        "survey": survey.lines(),
         "digest": digest.hexdigest(),
         "sizes": [clips.size, takes.size],
         "tars": [_state(tar) for tar in shards.tars],

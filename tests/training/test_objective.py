@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from training.buckets import Bucket
-from training.objective import StudentOutputs, ctc_objective, label_counts, losses
+from training.objective import ctc_objective, label_counts, weighted
 from training.probe import noise
 from training.recipe import Objective
 from training.recipe_shapes import Student
@@ -56,10 +56,10 @@ def test_a_transcript_longer_than_its_clip_has_no_loss_and_no_gradient():
 def test_the_log_probabilities_of_ctc_are_computed_only_if_it_has_a_weight(weight, times):
     objective = Objective(ctc=weight)
     batch = noise(student_config(Student(layers=1, width=8, heads=2), LABELS), Bucket(0.5, 2), 1)
-    outputs = StudentOutputs(torch.zeros(1, 9, LABELS + 1), transducer_loss=torch.ones(()))
+    logits, lengths = torch.zeros(1, 9, LABELS + 1), torch.tensor([9])
 
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
-        found = losses(outputs, torch.tensor([9]), batch, objective, label_counts(batch, objective))
+        found = weighted(logits, torch.ones(()), None, lengths, batch, objective, label_counts(batch, objective))
 
     assert [event.name for event in profiled.events()].count("aten::log_softmax") == times
     assert (found.ctc is None) == (weight == 0)

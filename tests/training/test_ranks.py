@@ -11,11 +11,10 @@ import torch
 
 from tests.conftest import ROOT
 from tests.training.small_run import RNNT, TDT, TEXTS, manifest, recipe_file
-from training.density import DensityFilter
 from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
-from training.vocabulary import CharacterVocabulary, new_vocabulary
+from training.vocabulary import new_vocabulary
 
 STUDENT = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4}
 HEADS = {
@@ -192,31 +191,19 @@ def test_a_scaled_loss_that_overflows_is_scaled_less_and_changes_nothing(tmp_pat
 
 
 def test_clips_with_too_many_labels_in_a_second_are_left_out_and_reported(tmp_path):
-    run = Run(read_recipe(prepared(tmp_path)), tmp_path, torch.device("cpu"))
-    letters = CharacterVocabulary(" abcdefghijklmnopqrstuvwxyz")
+    def run(name, most):
+        folder = tmp_path / name
+        folder.mkdir()
+        data = {"manifests": ["manifest.jsonl"], "max_labels_per_second": most}
+        return Run(read_recipe(prepared(folder, data=data)), folder, torch.device("cpu"))
 
-    takes = run.examples.takes
-    rates = sorted(len(take.clip.text) / take.seconds for take in takes)
-    most = sum(rates[3:5]) / 2
+    everything, sparse = run("all", None), run("sparse", 2.0)
 
-    density = DensityFilter(most)
-    kept = [take for take in takes if density.keeps(take, len(letters.encode(take.clip.text)))]
-    line = density.line()
+    def rate(take):
+        return len(sparse.vocabulary.encode(take.clip.text)) / take.seconds
 
-    assert sorted(len(take.clip.text) / take.seconds for take in kept) == rates[:4]
-    assert line.startswith("left out: 4 takes (")
-    assert f"with over {most:g} labels a second: 4 from {most:g} on" in line
-
-    everything = DensityFilter(None)
-    assert all(everything.keeps(take, 1000) for take in takes)
-    assert everything.line() is None
-
-
-def test_the_filter_of_a_recipe_leaves_them_out_of_the_run(tmp_path):
-    dense = {"manifests": ["manifest.jsonl"], "max_labels_per_second": 2.0}
-
-    run = Run(read_recipe(prepared(tmp_path, data=dense)), tmp_path, torch.device("cpu"))
-
-    rates = [len(run.vocabulary.encode(take.clip.text)) / take.seconds for take in run.examples.takes]
-    assert max(rates) <= 2.0
-    assert any(line.startswith("left out: ") and "over 2 labels a second" in line for line in run.survey)
+    kept = [take.name for take in everything.examples.takes if rate(take) <= 2]
+    assert [take.name for take in sparse.examples.takes] == kept
+    dense = len(everything.examples.takes) - len(kept)
+    assert dense > 0
+    assert any(f"left out: {dense} takes (" in line and "over 2 labels a second" in line for line in sparse.survey)
