@@ -10,12 +10,7 @@ from audio.source import SILENCE
 
 
 class Channels:
-    """The channels of a recording, numbered from 0. Close it, or use it as a context.
-
-    Args:
-        rate: samples per second of each.
-        seconds_in_memory: longer channels go to files; see ``audio.recording.Recording``.
-    """
+    """The channels of a recording, numbered from 0; see ``Recording``. Close it, or use it as a context."""
 
     def __init__(self, rate: int, seconds_in_memory: float) -> None:
         self.rate = rate

@@ -92,9 +92,7 @@ def hide_from_siblings() -> None:
 def confine(memory_bytes: int, processor_seconds: int) -> tuple[str, ...]:
     """Confine this process for the rest of its life, and return which of `LAYERS` do not hold.
 
-    Args:
-        memory_bytes: most address space, libraries included.
-        processor_seconds: most processor time, from its start.
+    Its address space includes libraries, and its processor time counts from its start.
     """
     hide_from_siblings()
     does_hold = {

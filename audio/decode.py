@@ -46,13 +46,9 @@ class Audio(Origin):
 
 
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
-    """Decode ``file`` from its start, up to where it ends early or is damaged.
+    """Decode a seekable file from its start, up to where it ends early or is damaged, at ``rate`` samples a second.
 
-    Args:
-        file: a seekable binary file.
-        rate: samples per second of the result.
-        limits: what is accepted.
-        raw: for a file of 16-bit PCM without a header, its format.
+    A file of 16-bit PCM without a header needs its format.
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.

@@ -11,13 +11,8 @@ _MOST_SAMPLES_A_SECOND = 2 * 96_000  # of all channels, on average over the long
 class AudioLimits:
     """Limits on decoded audio. The size of a file in bytes is limited where it is received.
 
-    Attributes:
-        max_seconds: longest audio, counted in decoded frames, because headers may be wrong; shorter if it has more
-            samples than stereo at 96 kHz.
-        min_seconds: shortest audio.
-        max_channels: most channels.
-        min_rate: lowest sample rate in Hz.
-        max_rate: highest sample rate in Hz.
+    The longest audio is counted in decoded frames, because headers may be wrong; it is shorter with more samples than
+    stereo has at 96 kHz. Rates are those of the file, in Hz.
     """
 
     max_seconds: float = 14_400.0

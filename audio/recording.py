@@ -22,10 +22,7 @@ class Recording:
     """Mono samples at one rate, written from beginning to end, and read in any order. Close it, or use it as a context.
 
     They are float32, as the model takes them: with 16 bits, a long recording would not hold the samples of a short one.
-
-    Args:
-        rate: samples per second.
-        seconds_in_memory: a longer recording goes to a file in the system's folder for such files (TMPDIR).
+    A recording that is longer than ``seconds_in_memory`` goes to a file in the system's folder for such (TMPDIR).
     """
 
     def __init__(self, rate: int, seconds_in_memory: float) -> None:

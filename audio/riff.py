@@ -14,13 +14,9 @@ _MOST_CHUNKS = 100  # that are read; real files have one to ten before the sampl
 
 @dataclass(frozen=True, slots=True)
 class Pcm:
-    """Complete little-endian 16-bit PCM in a WAV file.
+    """Complete little-endian 16-bit PCM in a WAV file: ``frames`` samples of each channel, from the byte ``start`` on.
 
     Attributes:
-        channels: number of channels.
-        rate: samples per second.
-        start: offset of the first sample, in bytes.
-        frames: number of samples in each channel.
         is_followed: whether something else than chunks comes behind them: another file, or more samples.
     """
 

@@ -39,12 +39,7 @@ _TS_PACKET, _TS_SYNC = 188, b"G"
 
 
 def container_of(file: BinaryIO) -> str:
-    """Recognise the container of a seekable ``file`` by its content, and seek back to the start.
-
-    Raises:
-        UnsupportedFormatError: if the container is not supported.
-        InvalidAudioError: if the file is empty.
-    """
+    """Recognise the container of a seekable ``file`` by its content, as `sniff` does, and seek back to the start."""
     file.seek(0)
     container = sniff(file.read(SEARCHED_BYTES))
     if container == "mp3" and (tag_bytes := after_id3(file)):

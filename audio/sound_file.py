@@ -68,9 +68,7 @@ class SoundFileSource:
         """Open ``file``; ``room`` gives memory for samples.
 
         Raises:
-            InvalidAudioError: if libsndfile cannot read it.
-            UnsupportedFormatError: if its channels or its sample rate are outside the limits.
-            AudioTooLongError: if it says that it is too long.
+            AudioError: if libsndfile cannot read it, or it says that it is outside the limits.
         """
         # libsndfile reads a descriptor without Python; a Python file it would read 8 kB at a time.
         with descriptor_of(file) as descriptor:

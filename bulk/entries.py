@@ -6,52 +6,36 @@ import json
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from bulk.errors import JobError
 from bulk.storage import absolute, file_system, is_url, reading, store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 _LONGEST_LINE = 1 << 20
 # Where a recording's length is not given, it is estimated from the file's size, well enough to sort by.
-_BYTES_A_SECOND = {
-    ".wav": 32_000,
-    ".aiff": 32_000,
-    ".aif": 32_000,
-    ".au": 16_000,
-    ".caf": 32_000,
-    ".flac": 16_000,
-    ".mp3": 12_000,
-    ".mp4": 12_000,
-    ".m4a": 12_000,
-    ".mov": 100_000,
-    ".avi": 100_000,
-    ".mkv": 100_000,
-    ".ts": 100_000,
-    ".webm": 6_000,
-    ".ogg": 6_000,
-    ".oga": 6_000,
-    ".opus": 4_000,
-    ".aac": 12_000,
-    ".ac3": 24_000,
-    ".wma": 12_000,
-    ".amr": 1_600,
-    ".3gp": 3_000,
-}
+_BYTES_A_SECOND = (
+    dict.fromkeys((".mov", ".avi", ".mkv", ".ts"), 100_000)
+    | dict.fromkeys((".wav", ".aiff", ".aif", ".caf"), 32_000)
+    | dict.fromkeys((".flac", ".au"), 16_000)
+    | dict.fromkeys((".mp3", ".mp4", ".m4a", ".aac", ".wma"), 12_000)
+    | dict.fromkeys((".webm", ".ogg", ".oga"), 6_000)
+    | {".ac3": 24_000, ".opus": 4_000, ".3gp": 3_000, ".amr": 1_600}
+)
 _SECONDS_WHERE_NOTHING_IS_KNOWN = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recording to transcribe.
+    """A recording to transcribe: what the manifest calls it, or its path below the folder; its path or URL.
 
-    Attributes:
-        audio: what the manifest calls it, or its path below the folder.
-        location: its path or URL.
-        seconds: its length as given in the manifest, else an estimate.
+    Its length is that of the manifest, else an estimate.
     """
 
     audio: str
@@ -60,18 +44,16 @@ class Entry:
 
 
 def entries(source: str) -> list[Entry]:
-    """Return the recordings of a manifest, a folder or a prefix, each once, in no particular order.
+    """Return the recordings of a manifest, a folder or a prefix, by path or URL, each once, in no particular order.
 
-    Args:
-        source: the path or URL of a manifest or a folder. A manifest has one JSON object a line: ``audio`` (or NeMo's
-            ``audio_filepath``), relative to the manifest, and ``duration`` in seconds if it is known. In a folder,
-            every file with a recording's suffix counts, unless hidden.
+    A manifest has one JSON object a line: ``audio`` (or NeMo's ``audio_filepath``), relative to the manifest, and
+    ``duration`` in seconds if it is known. In a folder, every file with a recording's suffix counts, unless hidden.
 
     Raises:
         JobError: if it cannot be read (the message names a bad line), or holds no recording.
     """
     try:
-        found = _of_folder(source) if _is_folder(source) else _of_manifest(source)
+        found = _of_folder(source) if _is_folder(source) else objects(source, partial(_entry, source))
         once = {entry.location: entry for entry in found}
     except OSError as error:
         raise JobError(f"{source}: {error.strerror or error}") from error
@@ -115,11 +97,20 @@ def _is_recording(name: str) -> bool:
     return path.suffix.lower() in _BYTES_A_SECOND and not any(part.startswith(".") for part in path.parts)
 
 
-def _of_manifest(source: str) -> Iterator[Entry]:
+def objects(source: str, parsed: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """Yield what is made of the JSON object in each line of a manifest.
+
+    Raises:
+        JobError: if a line is none, or ``parsed`` raises ValueError for it; the line is named.
+        OSError: if it cannot be read.
+    """
     with reading(source) as lines:
         for number, line in _lines(lines):
             try:
-                yield _entry(source, json.loads(line))
+                fields = json.loads(line)
+                if not isinstance(fields, dict):
+                    raise ValueError("not a JSON object")  # noqa: TRY004, TRY301  # bad data, whatever the type
+                yield parsed(fields)
             except UnicodeDecodeError as error:
                 raise JobError(f"{source}: not a text file") from error
             except json.JSONDecodeError as error:
@@ -137,9 +128,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _entry(manifest: str, fields: object) -> Entry:
-    if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+def _entry(manifest: str, fields: dict[str, Any]) -> Entry:
     audio = fields.get("audio", fields.get("audio_filepath"))
     if not isinstance(audio, str) or not audio or "\0" in audio:
         raise ValueError("'audio' must be the path or the URL of a recording")

@@ -78,13 +78,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Transcribed:
-    """A file that was transcribed.
-
-    Attributes:
-        seconds: its length.
-        transcript: its transcript.
-        spoken: its language, if that was identified.
-    """
+    """A file that was transcribed, and its language, if that was identified."""
 
     seconds: float
     transcript: Transcript

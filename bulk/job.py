@@ -50,7 +50,6 @@ class Job:
     """A job as this run finds it.
 
     Attributes:
-        writer: writes its shards.
         left: shards that are not written yet, in the order of work.
         earlier: the tally of the shards that are written.
         is_ended: whether nothing is left, and the summary is written too.

@@ -93,11 +93,7 @@ class TranscribingActor:
 class ClusterDevice:
     """A device of a cluster: a GPU of a node, or a node's cores.
 
-    Attributes:
-        node: the node's id.
-        number: its number on the node.
-        gpus: 1, or 0 for cores.
-        cpus: cores that its actor takes from the node's; 0 beside a GPU if they are fewer than the GPUs.
+    Its actor takes its share of the node's cores: none beside a GPU if they are fewer than the GPUs.
     """
 
     node: str

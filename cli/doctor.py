@@ -86,11 +86,7 @@ def _version_of(package: str) -> str:
 
 
 def _tried(args: argparse.Namespace) -> dict[str, Any]:
-    """Run the trials in children, each without what ended the ones before.
-
-    Raises:
-        CommandError: if one ends outside of a trial.
-    """
+    """Run the trials in children, each without what ended the ones before; one may end in a trial alone."""
     barred: dict[str, str] = {}
     while True:
         options = ["--model", args.model, "--device", args.device, "--fast-paths", _without(args.fast_paths, barred)]

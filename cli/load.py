@@ -20,14 +20,7 @@ _TIMEOUT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A request with a recording, encoded once for all its uploads.
-
-    Attributes:
-        name: the recording's name.
-        content: the encoded form.
-        headers: the headers of the request.
-        seconds: the recording's length.
-    """
+    """A request with a recording, and its seconds: the form is encoded once for all its uploads."""
 
     name: str
     content: bytes
@@ -50,7 +43,6 @@ class Answers:
 
     Attributes:
         latencies: seconds to each transcript, from when its request was due.
-        audio_seconds: audio that was transcribed.
         good_audio_seconds: audio that was transcribed within the objective.
         errors: how many, by status and code, or by what broke the connection.
         mismatches: transcripts that were not those of the recording alone.
@@ -141,11 +133,7 @@ def poisson(rate: float, seconds: float, burst: int, seed: int) -> Iterator[floa
 
 
 async def alone(client: httpx.AsyncClient, uploads: Iterable[Upload]) -> dict[str, str]:
-    """Return the transcript of each recording by name, uploaded one after the other.
-
-    Raises:
-        httpx.HTTPError: if a recording gets no transcript.
-    """
+    """Return the transcript of each recording by name, uploaded one after the other; none is an httpx.HTTPError."""
     texts = {}
     for upload in uploads:
         answer = await client.post(_PATH, content=upload.content, headers=dict(upload.headers))

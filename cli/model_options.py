@@ -191,11 +191,7 @@ def open_model(args: argparse.Namespace) -> "Transcriber":
 
 
 def torch_device(name: str) -> "torch.device":
-    """Return the device of an option: auto, cpu or cuda.
-
-    Raises:
-        CommandError: if there is no such device.
-    """
+    """Return the device of an option, auto, cpu or cuda; raise CommandError if there is no such device."""
     import torch
 
     if name == "cuda" and not torch.cuda.is_available():
@@ -204,11 +200,7 @@ def torch_device(name: str) -> "torch.device":
 
 
 def _check_language(args: argparse.Namespace, model: "Transcriber") -> None:
-    """Check the options that decide on the spoken language; say on stderr if one has no effect.
-
-    Raises:
-        CommandError: if they do not fit the model or each other.
-    """
+    """Check that the options on the spoken language fit the model and each other; say if one has no effect."""
     needs_language = "aed" in model.decoders
     if args.language_identifier is not None and not needs_language:
         raise CommandError("--language-identifier is for models whose prompt names the language (Canary)")

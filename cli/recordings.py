@@ -25,12 +25,9 @@ _PIPE_NAME = "stdin"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording to transcribe.
+    """A recording to transcribe: what the user calls it, and its path or URL.
 
-    Attributes:
-        name: what the user calls it.
-        location: its path or URL.
-        place: where its transcript goes below the output folder: its path below the named folder, or its file's name.
+    Its transcript goes to a place below the output folder: its path below the named folder, or its file's name.
     """
 
     name: str

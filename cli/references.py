@@ -1,24 +1,19 @@
 """Recordings with their transcripts: a JSON Lines manifest or a LibriSpeech folder."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from bulk.entries import objects
 from cli.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A recording and its transcript.
-
-    Attributes:
-        audio: the file.
-        text: its transcript.
-        source: the collection that it is from.
-        split: the part of the collection, such as train or dev, or None.
-    """
+    """A file of audio, its transcript, the collection that it is from, and the part of that, such as train or dev."""
 
     audio: Path
     text: str
@@ -35,33 +30,18 @@ def read_references(path: Path) -> list[Reference]:
             (``*.trans.txt`` beside ``*.flac``).
 
     Raises:
-        CommandError: if it cannot be read, naming the line.
+        CommandError: if it cannot be read.
+        JobError: if a line is wrong; it is named.
     """
     try:
-        return list(_librispeech(path) if path.is_dir() else _json_lines(path))
+        return list(_librispeech(path) if path.is_dir() else objects(str(path), partial(_reference, path)))
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{path}: not a text file") from error
 
 
-def _json_lines(path: Path) -> Iterator[Reference]:
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield _reference(path, json.loads(line))
-            except json.JSONDecodeError as error:
-                reason = f"not a JSON object: {error.msg} at column {error.colno}"
-                raise CommandError(f"{path}, line {number}: {reason}") from error
-            except (ValueError, RecursionError) as error:
-                raise CommandError(f"{path}, line {number}: {error}") from error
-
-
-def _reference(manifest: Path, fields: object) -> Reference:
-    if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+def _reference(manifest: Path, fields: dict[str, Any]) -> Reference:
     fields = {"audio": fields.get("audio_filepath"), **fields}
     for name in ("audio", "text", "source", "split"):
         value = fields.get(name)

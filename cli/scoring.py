@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from cli.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Errors over some clips.
-
-    Attributes:
-        errors: words substituted, deleted or inserted.
-        words: words of the references.
-        clips: clips transcribed.
-        seconds: their audio.
-    """
+    """Errors over some clips: words substituted, deleted or inserted, of the words of the references."""
 
     errors: int = 0
     words: int = 0
@@ -24,12 +18,7 @@ class Score:
     seconds: float = 0.0
 
     def __add__(self, other: Score) -> Score:
-        return Score(
-            self.errors + other.errors,
-            self.words + other.words,
-            self.clips + other.clips,
-            self.seconds + other.seconds,
-        )
+        return Score(*map(add, astuple(self), astuple(other)))
 
     @property
     def wer(self) -> float | None:
@@ -38,11 +27,7 @@ class Score:
 
 
 class Scorer:
-    """Compares transcripts with references.
-
-    Raises:
-        CommandError: if the packages of the ``eval`` extra are not installed.
-    """
+    """Compares transcripts with references; a CommandError says which package of the ``eval`` extra is missing."""
 
     def __init__(self) -> None:
         try:

@@ -70,13 +70,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: Format) -> str:
-    from transcripts.subtitles import USUAL, CueSize
+    from transcripts.subtitles import CueSize
 
-    size = CueSize(
-        args.subtitle_characters or USUAL.characters,
-        args.subtitle_lines or USUAL.lines,
-        args.subtitle_seconds or USUAL.seconds,
-    )
+    size = CueSize.of(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
     return render(one.name, outcome, wanted, size)
 
 
@@ -86,9 +82,7 @@ def run(args: argparse.Namespace) -> int:
     # Segments of all channels are sorted by time.
     args.timestamps = args.timestamps or args.multichannel or bool(set(args.format) & set(TIMED))
     with recordings(args.files) as found:
-        if args.output_dir is None:
-            return _print(args, found)
-        return _write(args, found)
+        return _print(args, found) if args.output_dir is None else _write(args, found)
 
 
 def _check_effect(args: argparse.Namespace) -> None:
@@ -167,8 +161,7 @@ def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take
 def _write_whole(path: Path, text: str) -> None:
     """Write a file so that it is there as a whole or not at all, however the run ends.
 
-    Raises:
-        CommandError: if it cannot be written. Later files would fail too.
+    A CommandError, if that cannot be, ends the run: later files would fail too.
     """
     # A name may have 255 bytes, and a character up to four of them.
     unfinished = path.with_name(f".{path.name[:48]}.{os.getpid()}.part")

@@ -6,6 +6,7 @@ process and each HTTP worker have a registry (service/workers/totals.py sums the
 
 import asyncio
 import platform
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeVar, get_args
@@ -50,10 +51,7 @@ _AUDIO_EDGES = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 1
 
 def length_class(seconds: float) -> str:
     """Return the value of the label ``length_class`` for audio."""
-    return next(
-        (name for name, bound in zip(LENGTH_CLASSES, _LENGTH_BOUNDS, strict=False) if seconds < bound),
-        LENGTH_CLASSES[-1],
-    )
+    return LENGTH_CLASSES[bisect_right(_LENGTH_BOUNDS, seconds)]
 
 
 _M = TypeVar("_M", Counter, Histogram)
@@ -214,31 +212,25 @@ class Metrics:
 
     def _start_at_zero(self) -> None:
         """Create the series of all known label values: a series that appears with its first error has no rate."""
-        for stage in STAGES:
-            self.stage_duration.labels(stage)
-        for length in LENGTH_CLASSES:
-            for histogram in (self.queue_wait, self.transcription_duration, self.latency_ratio):
-                histogram.labels(length)
-        for endpoint in ENDPOINTS:
-            self.http_in_flight.labels(endpoint)
-        for reason in ("full", "draining", "loading", "too_large", "key"):
-            self.queue_rejected.labels(reason)
-        for reason in get_args(ConnectionRefusal):
-            self.connections_refused.labels(reason)
-        for outcome in ("completed", "failed", "cancelled", "expired"):
-            self.jobs.labels(outcome)
-        for state in ("queued", "in_progress"):
-            self.jobs_unfinished.labels(state)
-        for outcome in ("delivered", "retried", "failed"):
-            self.webhook_deliveries.labels(outcome)
-        for reason in ("cancelled", "expired", "engine_lost", "draining"):
-            self.queue_dropped.labels(reason)
-        for reason in ("exit", "stuck", "cuda_fatal"):
-            self.engine_restarts.labels(reason)
-        for result in ("ok", "error"):
-            self.model_loads.labels(result)
-        for kind in ("overloaded", "engine_lost", "internal_error", "invalid_audio", "unsupported_format"):
-            self.errors.labels(kind)
+        known: dict[Counter | Gauge | Histogram, Iterable[str]] = {
+            self.stage_duration: STAGES,
+            self.queue_wait: LENGTH_CLASSES,
+            self.transcription_duration: LENGTH_CLASSES,
+            self.latency_ratio: LENGTH_CLASSES,
+            self.http_in_flight: ENDPOINTS,
+            self.queue_rejected: ("full", "draining", "loading", "too_large", "key"),
+            self.connections_refused: get_args(ConnectionRefusal),
+            self.jobs: ("completed", "failed", "cancelled", "expired"),
+            self.jobs_unfinished: ("queued", "in_progress"),
+            self.webhook_deliveries: ("delivered", "retried", "failed"),
+            self.queue_dropped: ("cancelled", "expired", "engine_lost", "draining"),
+            self.engine_restarts: ("exit", "stuck", "cuda_fatal"),
+            self.model_loads: ("ok", "error"),
+            self.errors: ("overloaded", "engine_lost", "internal_error", "invalid_audio", "unsupported_format"),
+        }
+        for metric, values in known.items():
+            for value in values:
+                metric.labels(value)
 
     def expect_keys(self, names: Iterable[str]) -> None:
         """Create the series of keys, at zero."""

@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pydantic_settings
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from models.device.resources import processors
@@ -56,8 +50,23 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 _LONGEST_GLOBAL = 120.0
 _LONGEST_UTTERANCE = 3600.0
 
+
+def _device(value: str) -> str:
+    check_devices(value, processors())
+    return value
+
+
+def _origin(value: str) -> str:
+    if value != "*" and not _ORIGIN.fullmatch(value):
+        raise ValueError(f"{value!r} is not an origin, such as https://app.example or http://localhost:3000")
+    return value
+
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
+_Language = Annotated[str, AfterValidator(language_code)]
+_Origin = Annotated[str, AfterValidator(_origin)]
+_Allowed = Annotated[str, AfterValidator(check_allowed)]
 
 
 class SettingsError(ValueError):
@@ -101,7 +110,7 @@ class Settings(BaseSettings):
         default=("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"),
         description="Further names under which clients may ask for the first model, comma-separated.",
     )
-    languages: Annotated[tuple[str, ...], NoDecode] = Field(
+    languages: Annotated[tuple[_Language, ...], NoDecode] = Field(
         default=(),
         description="Languages of a single model, comma-separated (en,de); requests for others are refused. Unset: "
         "those that the checkpoint names, or any if it names none.",
@@ -111,7 +120,7 @@ class Settings(BaseSettings):
         description="Device memory for the weights of all models; to stay within it, models on demand are unloaded. "
         "Unset: what the device has.",
     )
-    device: str = Field(
+    device: Annotated[str, AfterValidator(_device)] = Field(
         default="auto",
         description="auto: the first GPU, else the CPU, with an engine for each processor (at most 4) if the models "
         "are as small as the bundled one, or else one engine; cuda: every GPU, each with an engine of its own; "
@@ -199,11 +208,11 @@ class Settings(BaseSettings):
         default=(),
         description="Keys that load and unload models, name:sha256, comma-separated; unset: these routes are closed.",
     )
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    cors_origins: Annotated[tuple[_Origin, ...], NoDecode] = Field(
         default=(),
         description="Origins whose web pages may call the API, comma-separated, or *; unset: none but its own.",
     )
-    url_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    url_hosts: Annotated[tuple[_Allowed, ...], NoDecode] = Field(
         default=(),
         description="Hosts from which recordings may be fetched by URL, comma-separated: media.example, *.example or * "
         "(all), by https at public addresses; an origin, such as http://storage:9000, may be plain http and private. "
@@ -267,12 +276,12 @@ class Settings(BaseSettings):
     job_retention_seconds: Seconds = Field(
         default=86_400.0, description="How long a finished job and its result are kept."
     )
-    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    webhook_hosts: Annotated[tuple[_Allowed, ...], NoDecode] = Field(
         default=(),
         description="Where webhooks may go, comma-separated: hooks.example, *.example; an origin, such as "
         "http://receiver:9000, may be plain http and have a private address. Unset: any public host, by https.",
     )
-    webhook_secret: str | None = Field(
+    webhook_secret: Annotated[str, AfterValidator(check_secret)] | None = Field(
         default=None,
         description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text; 16 to 512 "
         "characters, besides whsec_.",
@@ -321,24 +330,13 @@ class Settings(BaseSettings):
         except (OSError, UnicodeDecodeError, pydantic_settings.SettingsError) as error:
             raise SettingsError(f"{secrets}, or a file in it, cannot be read: {error}") from None
 
-    @field_validator(
-        *(
-            "models",
-            "models_on_demand",
-            "model_aliases",
-            "languages",
-            "hosts",
-            "api_keys",
-            "admin_keys",
-            "cors_origins",
-            "webhook_hosts",
-            "url_hosts",
-        ),
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
-    def _split(cls, value: object) -> object:
-        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    def _split(cls, value: object, info: ValidationInfo) -> object:
+        """Split the values of lists at commas."""
+        if not isinstance(value, str) or NoDecode not in cls.model_fields[info.field_name or ""].metadata:
+            return value
+        return [part.strip() for part in value.split(",") if part.strip()]
 
     @field_validator("api_keys", "admin_keys")
     @classmethod
@@ -350,35 +348,6 @@ class Settings(BaseSettings):
                 raise ValueError(f"entry {number} {error}") from None
         return value
 
-    @field_validator("webhook_hosts", "url_hosts")
-    @classmethod
-    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_allowed(entry) for entry in value)
-
-    @field_validator("webhook_secret")
-    @classmethod
-    def _secret(cls, value: str | None) -> str | None:
-        return None if value is None else check_secret(value)
-
-    @field_validator("device")
-    @classmethod
-    def _devices(cls, value: str) -> str:
-        check_devices(value, processors())
-        return value
-
-    @field_validator("languages")
-    @classmethod
-    def _language_codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(language_code(entry) for entry in value)
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin!r} is not an origin, such as https://app.example or http://localhost:3000")
-        return value
-
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
@@ -386,10 +355,7 @@ class Settings(BaseSettings):
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
                 "local_attention, such as 128: global attention takes time in the square of the length"
             )
-        for name in (
-            *("max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"),
-            "max_jobs_per_key",
-        ):
+        for name in (name for name in type(self).model_fields if name.endswith("_per_key")):
             if getattr(self, name) is not None and self.is_open:
                 raise ValueError(f"{name} needs api_keys: without keys there are no callers to limit")
         if self.model is not None and self.models:
@@ -455,11 +421,8 @@ class Settings(BaseSettings):
     @property
     def key_limits(self) -> KeyLimits:
         """The limits of a key that has none of its own."""
-        return KeyLimits(
-            max_requests=self.max_requests_per_key,
-            requests_per_minute=self.requests_per_minute_per_key,
-            audio_seconds_per_minute=self.audio_seconds_per_minute_per_key,
-        )
+        per_minute = self.requests_per_minute_per_key, self.audio_seconds_per_minute_per_key
+        return KeyLimits(self.max_requests_per_key, *per_minute)
 
     @property
     def admission_limits(self) -> AdmissionLimits:

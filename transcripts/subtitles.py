@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from transcripts.line_breaks import is_seen, pieces, width
 from transcripts.segments import ends_sentence
@@ -42,6 +42,12 @@ class CueSize:
     characters: int = 42
     lines: int = 2
     seconds: float = 7.0
+
+    @classmethod
+    def of(cls, characters: int | None, lines: int | None, seconds: float | None) -> Self:
+        """Return a size; None stands for the usual."""
+        usual = cls()
+        return cls(characters or usual.characters, lines or usual.lines, seconds or usual.seconds)
 
 
 USUAL = CueSize()

@@ -12,35 +12,23 @@ from starlette.routing import Match
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.core import LocalCore
-from service.http.error_codes import ErrorCode
-from service.http.errors import ErrorResponse, RequestError, error_response
+from service.http.errors import ErrorResponse, RequestError, error_response, invalid
 from service.http.front import Front
 from service.http.routes import admin, debug, jobs, models, probes, transcriptions
 from service.http.routes.pages import page_router
-from service.http.telemetry import Telemetry, note_error
+from service.http.telemetry import Telemetry
 from service.http.wire.gate import FirstGate, HeadAsGet
 
 # Response headers that pages of other origins may read; OpenAI's client needs two of them for its retries.
 _READABLE_HEADERS = (
-    *(
-        "openai-processing-ms",
-        "retry-after",
-        "server-timing",
-        "traceresponse",
-        "x-request-id",
-        "x-should-retry",
-        "x-steno-model",
-    ),
+    *("openai-processing-ms", "retry-after", "server-timing", "traceresponse"),
+    *("x-request-id", "x-should-retry", "x-steno-model"),
     *(f"x-ratelimit-{what}-{of}" for of in ("requests", "audio-seconds") for what in ("limit", "remaining", "reset")),
 )
 
 
 def create_app(front: Front) -> FastAPI:
-    """Return the application of the main process, or of a worker.
-
-    Args:
-        front: what the routes of transcriptions use. Without a core of its own, as in a worker, there are no others.
-    """
+    """Return the application of the main process, or of a worker, which has the routes of transcriptions alone."""
     app = FastAPI(
         title="Steno",
         version=version("steno"),
@@ -58,12 +46,8 @@ def create_app(front: Front) -> FastAPI:
         for router in (probes.router, jobs.router, models.router, admin.router, debug.router, page_router()):
             app.include_router(router)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(
-        FirstGate,
-        core=front.core,
-        access=front.access,
-        max_upload_bytes=front.settings.max_upload_bytes,
-    )
+    most = front.settings.max_upload_bytes
+    app.add_middleware(FirstGate, core=front.core, access=front.access, max_upload_bytes=most)
     app.add_middleware(Telemetry, metrics=front.metrics, tracer=front.tracer)
     if front.settings.cors_origins:  # added last, so outermost: pages of other origins can read every error
         app.add_middleware(
@@ -83,7 +67,7 @@ async def _answer_error(request: Request, error: Exception) -> ErrorResponse:
     response = error_response(error)
     if response.status_code == 405:
         response.headers["allow"] = ", ".join(_allowed(request))
-    note_error(request.state.record, response)
+    request.state.record.error = response.code
     return response
 
 
@@ -101,7 +85,4 @@ async def _answer_invalid(request: Request, error: Exception) -> ErrorResponse:
     """Answer an invalid request in place of the framework, whose 422 has another form."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
-    param = str(fault["loc"][-1])
-    return await _answer_error(
-        request, RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param)
-    )
+    return await _answer_error(request, invalid(str(fault["loc"][-1]), fault["msg"]))

@@ -50,16 +50,8 @@ class Core(Protocol):
 class LocalCore:
     """The core of the process with the dispatcher; all routes that only this process has find it as `app.state.core`.
 
-    Attributes:
-        dispatcher: the dispatcher.
-        recordings: transcribes recordings.
-        demand: loads models on demand.
-        residency: loads and unloads models.
-        readiness: says whether the service is ready.
-        access: the API keys, with what is left of their limits.
-        admin_access: the admin keys.
-        jobs: the jobs; None if no folder is set for them.
-        exposition: returns the metrics of all processes, in Prometheus' text format.
+    There are no jobs if no folder is set for them. `exposition` returns the metrics of all processes, in Prometheus'
+    text format.
     """
 
     dispatcher: Dispatcher

@@ -5,13 +5,7 @@ from typing import NamedTuple
 
 
 class Meaning(NamedTuple):
-    """The description of a code.
-
-    Attributes:
-        statuses: HTTP statuses that it comes with, the usual one first.
-        when: when a client gets it.
-        is_temporary: whether the same request may succeed later.
-    """
+    """What a code means: its HTTP statuses, the usual one first; when a client gets it; whether it may pass."""
 
     statuses: tuple[int, ...]
     when: str

@@ -22,17 +22,12 @@ from service.dispatch.errors import (
 )
 from service.http.error_codes import ErrorCode
 
-INVALID_REQUEST = "invalid_request_error"
-RATE_LIMIT_ERROR = "rate_limit_error"
-SERVER_ERROR = "server_error"
-
 
 class RequestError(Exception):
     """A request that is refused because of its content or its key.
 
     Attributes:
         status: HTTP status; the usual one of the code unless given.
-        code: the fault.
         param: the form field at fault, if one is.
         retry_after: seconds after which it may succeed; None if it never will.
         should_retry: value of `x-should-retry`; None omits it.
@@ -54,6 +49,16 @@ class RequestError(Exception):
         self.status = status or code.status
         self.code = code
         self.param = param
+
+
+def unsupported(param: str, message: str) -> RequestError:
+    """Return the error for a field whose value is right, but not for this model or service."""
+    return RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param=param)
+
+
+def invalid(param: str, fault: str) -> RequestError:
+    """Return the error for a field whose value is wrong."""
+    return RequestError(f"{param}: {fault}.", code=ErrorCode.INVALID_VALUE, param=param)
 
 
 _DISPATCH_ERRORS: dict[type[Exception], ErrorCode] = {
@@ -79,7 +84,7 @@ class ErrorResponse(Response):
     def __init__(self, error: RequestError) -> None:
         self.code = str(error.code)
         status = error.status
-        kind = RATE_LIMIT_ERROR if status == 429 else SERVER_ERROR if status >= 500 else INVALID_REQUEST
+        kind = "rate_limit_error" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
         body = {"error": {"message": str(error), "type": kind, "param": error.param, "code": self.code}}
         headers = {}
         if error.retry_after is not None:

@@ -31,17 +31,10 @@ class Front:
     """The parts that answer requests for transcripts; one per process, found as `request.app.state.front`.
 
     Attributes:
-        core: gate 1, the models, and the limits of keys.
         decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
         cut_threads: threads that cut long recordings and write long answers; separate, because decoding may take long.
-        detector: finds speech for cutting.
-        intake: receives uploads no faster than they are decoded.
-        decode_pool: decodes in the calling thread or, by FFmpeg, in child processes.
         started: Unix time of the start, the `created` of models.
-        access: the API keys.
-        grammars: write numbers in digits.
         phrases: the service's own phrases.
-        tracer: traces requests.
         outbound: fetches recordings from URLs; None if no hosts are allowed.
     """
 
@@ -61,21 +54,13 @@ class Front:
     tracer: Tracer = field(default_factory=Tracer)
 
     def ready_model(self, name: str | None) -> LoadedModel:
-        """Return the model that `find_model` finds, if it is loaded.
-
-        Raises:
-            RequestError: if there is no such model.
-            ModelNotReadyError: if it is not loaded yet.
-        """
+        """Return the model that `find_model` finds; raise ModelNotReadyError if it is not loaded yet."""
         return self._require_loaded(self.find_model(name))
 
     async def hold_model(self, name: str, seconds: float, resources: AsyncExitStack) -> LoadedModel:
-        """Hold the model of this id or alias, after loading it on demand if needed.
+        """Hold the model of this id or alias, after loading it on demand within these seconds, if needed.
 
-        Args:
-            name: id or alias, from the client.
-            seconds: how long loading may take.
-            resources: resources of the request; the model stays loaded until they are closed.
+        It stays loaded until the resources of the request are closed.
 
         Raises:
             RequestError: if there is no such model, or it cannot be loaded.
@@ -108,14 +93,9 @@ class Front:
         return None if model.ready is None else LoadedModel(model, model.ready, configured)
 
     def identification(self, possible: Sequence[str], *, is_exhaustive: bool) -> Identification | None:
-        """Return how to identify the language of a recording.
+        """Return how to identify the language of a recording; `is_exhaustive` tells that no other can be spoken.
 
-        Args:
-            possible: the languages that can be spoken.
-            is_exhaustive: whether no other language is spoken.
-
-        Returns:
-            None if there is no language identifier, or it knows none of the languages.
+        None, if there is no language identifier, or it knows none of the languages.
 
         Raises:
             ModelNotReadyError: if the identifier is not loaded yet.

@@ -47,23 +47,8 @@ _SPARE_SECONDS = 5.0  # after the start, when engines do not need the cores most
 
 
 @contextlib.contextmanager
-def open_front(
-    settings: Settings,
-    core: Core,
-    *,
-    metrics: Metrics,
-    access: Access,
-    tracer: Tracer,
-) -> Iterator[Front]:
-    """Open the front of a process; the threads of all `settings.http_processes` share the cores.
-
-    Args:
-        settings: the settings.
-        core: what requests need of the process with the dispatcher: models, gate 1, limits of keys.
-        metrics: those of this process.
-        access: the API keys.
-        tracer: traces requests.
-    """
+def open_front(settings: Settings, core: Core, *, metrics: Metrics, access: Access, tracer: Tracer) -> Iterator[Front]:
+    """Open the front of a process; the threads of all `settings.http_processes` share the cores."""
     cores = math.ceil(processors() / settings.http_processes)
     threads = cores + _SPARE_DECODE_THREADS
     confinement = Confinement()

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.dispatch.errors import stopped
-from service.http.errors import ErrorResponse, error_response
+from service.http.errors import error_response
 from service.http.keys.allowance import Allowance
 from service.metrics import Metrics, length_class
 from service.tracing import Trace, Traceparent, Tracer, under
@@ -47,12 +47,9 @@ class Record:
         stages: seconds by stage: receive, load, decode, identify, queue, infer, respond.
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
-        body_bytes: size of the request's body.
         ignored_fields: its form fields that have no effect, unknown ones as "other".
         error: code of the error answer.
         caller: name of the API key.
-        model: id of the model.
-        allowance: the caller's allowance.
         coverage: how much of the recording was transcribed, at the end.
     """
 
@@ -121,6 +118,12 @@ class Telemetry:
                         answered[name] = value
             await send(message)
 
+        async def fail(error: Exception) -> None:
+            if not status:
+                response = error_response(error)
+                record.error = response.code
+                await response(scope, receive, send_with_id)
+
         in_flight = self._metrics.http_in_flight.labels(endpoint)
         in_flight.inc()
         try:
@@ -128,16 +131,10 @@ class Telemetry:
         except ClientDisconnect:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # the service ends, and waits no longer
-            if not status:
-                response = error_response(stopped())
-                note_error(record, response)
-                await response(scope, receive, send_with_id)
+            await fail(stopped())
         except Exception as error:  # the client gets an error in our shape, the log the traceback
             log.exception("request failed", extra={"request_id": record.request_id})
-            if not status:
-                response = error_response(error)
-                note_error(record, response)
-                await response(scope, receive, send_with_id)
+            await fail(error)
         finally:
             in_flight.dec()
             answered_from = record.began + sum(record.stages.values())
@@ -197,11 +194,6 @@ class Telemetry:
         metrics.latency_ratio.labels(length).observe(seconds / audio_seconds)
 
 
-def note_error(record: Record, response: ErrorResponse) -> None:
-    """Record an error's code for the log line and the metrics."""
-    record.error = response.code
-
-
 def _method(scope: Scope) -> str:
     return scope["method"] if scope["method"] in ("GET", "POST") else "other"
 
@@ -228,12 +220,8 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
         "status": status,
         "seconds": round(seconds, 4),
     }
-    if record.caller is not None:
-        fields["key"] = record.caller
-    if record.model is not None:
-        fields["model"] = record.model
-    if record.error is not None:
-        fields["code"] = record.error
+    known = {"key": record.caller, "model": record.model, "code": record.error}
+    fields |= {name: value for name, value in known.items() if value is not None}
     if record.body_bytes:
         fields["body_bytes"] = record.body_bytes
     if record.ignored_fields:

@@ -128,15 +128,11 @@ def test_files_that_are_no_longer_wanted_raise_nothing(outcomes_without_decoding
 
 
 @dataclass
-class WordModel:
+class WordModel(LengthModel):
     """Finds one word, "x", in every piece, from 0.1 s to 0.2 s."""
 
     sample_rate: int = 16_000
     seconds_per_frame: float = 0.1
-    piece_seconds: float | None = None
-    language_identifier: None = None
-    device: torch.device = CPU
-    given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds, **_):
         self.given += [len(samples) / self.sample_rate for samples in pcm]

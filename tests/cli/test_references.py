@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bulk.errors import JobError
 from cli.errors import CommandError
 from cli.references import Reference, read_references
 
@@ -33,13 +34,6 @@ def test_a_manifest_of_nemo_written_on_windows_is_read(tmp_path):
     assert read_references(path) == [Reference(tmp_path / "a.wav", "one", "set")]
 
 
-def test_empty_lines_are_skipped(tmp_path):
-    manifest = tmp_path / "clips.jsonl"
-    manifest.write_text('\n{"audio": "1.flac", "text": "one"}\n\n')
-
-    assert len(read_references(manifest)) == 1
-
-
 def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
     chapter = tmp_path / "dev-clean" / "84" / "121123"
     chapter.mkdir(parents=True)
@@ -63,9 +57,6 @@ def test_each_set_of_librispeech_is_a_source(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("not json", "not a JSON object: Expecting value at column 1"),
-        ("[" * 100_000, "recursion"),
-        ('["a.wav", "text"]', "not a JSON object"),
         ('{"text": "one"}', "'audio' is missing"),
         ('{"audio": 1, "text": "one"}', "'audio' must be a string"),
         (r'{"audio": "a\u0000.wav", "text": "one"}', "'audio' must be the path of a recording"),
@@ -78,15 +69,7 @@ def test_a_bad_line_is_named(tmp_path, line, complaint):
     manifest = tmp_path / "clips.jsonl"
     manifest.write_text('{"audio": "a.wav", "text": "one"}\n' + line + "\n")
 
-    with pytest.raises(CommandError, match=f"line 2: .*{complaint}"):
-        read_references(manifest)
-
-
-def test_what_is_no_text_is_refused(tmp_path):
-    manifest = tmp_path / "clips.jsonl"
-    manifest.write_bytes(b"\xff\xfe\x00\x80")
-
-    with pytest.raises(CommandError, match="not a text file"):
+    with pytest.raises(JobError, match=f"line 2: .*{complaint}"):
         read_references(manifest)
 
 

@@ -14,33 +14,7 @@ from transcripts.alphabets import (
 from transcripts.languages import NAMES
 
 # Some of those of parakeet-tdt-0.6b-v3.
-EUROPEAN = [
-    "bg",
-    "hr",
-    "cs",
-    "da",
-    "nl",
-    "en",
-    "et",
-    "fi",
-    "fr",
-    "de",
-    "el",
-    "hu",
-    "it",
-    "lv",
-    "lt",
-    "mt",
-    "pl",
-    "pt",
-    "ro",
-    "sk",
-    "sl",
-    "es",
-    "sv",
-    "ru",
-    "uk",
-]
+EUROPEAN = "bg hr cs da nl en et fi fr de el hu it lv lt mt pl pt ro sk sl es sv ru uk".split()  # noqa: SIM905
 SCRIPTS = {"LATIN", "CYRILLIC", "GREEK"}
 
 

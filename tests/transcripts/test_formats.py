@@ -12,7 +12,6 @@ from pydantic import TypeAdapter
 
 from transcripts.json_formats import as_json, as_verbose_json
 from transcripts.segments import split_segments
-from transcripts.text_formats import as_subtitles, as_text
 from transcripts.transcript import Transcript, Word
 from transcripts.transcription import Channel, Coverage, Language, Speech, Transcription, stretches
 
@@ -44,20 +43,6 @@ def verbose(heard: Transcription, *granularities: str) -> dict:
     return json.loads(orjson.dumps(body))
 
 
-def test_the_text_is_the_same_in_every_format():
-    heard = whole(TWO)
-
-    texts = {
-        as_json(heard, asks_language=False, token_bytes=None)["text"],
-        verbose(heard)["text"],
-        as_text(heard).removesuffix("\n"),
-        as_subtitles(heard, "srt").splitlines()[2],
-        as_subtitles(heard, "vtt").splitlines()[3],
-    }
-
-    assert texts == {"hi. there"}
-
-
 def test_segments_end_with_sentences_and_at_long_pauses():
     spoken = words(("One.", 0, 1), ("Two", 1, 2), ("three?", 2, 3), ("four", 3, 4), ("five", 5.5, 6))
 
@@ -66,17 +51,25 @@ def test_segments_end_with_sentences_and_at_long_pauses():
     assert segments == [["One."], ["Two", "three?"], ["four"], ["five"]]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b.", "c!"]), st.floats(0, 3), st.floats(0.01, 1)), max_size=30))
-def test_segments_hold_every_word_once_in_order(gaps):
+def one_after_the_other(gaps: list[tuple[str, float, float]]) -> Transcript:
+    """Words by text, the pause before them, and their length."""
     spoken, now = [], 0.0
     for text, gap, length in gaps:
         spoken.append((text, now + gap, now + gap + length))
         now += gap + length
+    return transcript(*spoken)
 
-    heard = words(*spoken)
 
-    assert [word for segment in split_segments(heard) for word in segment] == heard
-    assert all(split_segments(heard))
+WORD = st.tuples(st.sampled_from(["a", "b.", "aa", "c!"]), st.floats(0, 3), st.floats(0.01, 1))
+SPOKEN = st.lists(WORD, max_size=20).map(one_after_the_other)
+
+
+@given(SPOKEN)
+def test_segments_hold_every_word_once_in_order(heard):
+    segments = list(split_segments(heard.words))
+
+    assert [word for segment in segments for word in segment] == heard.words
+    assert all(segments)
 
 
 def test_verbose_segments_have_every_key_that_clients_read():
@@ -96,32 +89,8 @@ def test_verbose_segments_have_every_key_that_clients_read():
     }
 
 
-def test_only_the_granularities_asked_for_are_listed():
-    both = verbose(whole(TWO), "word", "segment")
-    neither = verbose(whole(TWO))
-
-    assert [word["word"] for word in both["words"]] == ["hi.", "there"]
-    assert len(both["segments"]) == 2
-    assert not {"words", "segments"} & set(neither)
-
-
-def test_silence_is_an_empty_transcript():
-    nothing = whole(Transcript("", [], [], []))
-
-    body = verbose(nothing, "word", "segment")
-
-    assert (body["text"], body["words"], body["segments"]) == ("", [], [])
-    assert as_text(nothing) == "\n"
-
-
-@given(st.lists(st.tuples(st.sampled_from(["a", "b.", "aa", "c!"]), st.floats(0, 3), st.floats(0.01, 1)), max_size=20))
-def test_deltas_are_the_text_piece_by_piece(gaps):
-    spoken, now = [], 0.0
-    for text, gap, length in gaps:
-        spoken.append((text, now + gap, now + gap + length))
-        now += gap + length
-    heard = transcript(*spoken)
-
+@given(SPOKEN)
+def test_deltas_are_the_text_piece_by_piece(heard):
     pieces = list(stretches(heard))
 
     assert "".join(piece.text for piece in pieces) == heard.text
@@ -129,12 +98,6 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
     assert [word for piece in pieces for word in piece.words] == heard.words
     assert len(pieces) == len(list(split_segments(heard.words)))
     assert all(piece.text for piece in pieces)
-
-
-def test_verbose_json_names_the_task_and_the_language_of_the_text():
-    body = verbose(whole(TWO, Language("translate", "de")))
-
-    assert (body["task"], body["language"]) == ("translate", "german")
 
 
 def untimed(*texts: str) -> Transcript:

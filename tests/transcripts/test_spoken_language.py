@@ -27,36 +27,22 @@ def test_the_first_part_has_its_likeliest_language():
     assert decision.whole == Spoken("de", 0.5)
 
 
-def test_a_part_that_is_not_sure_has_the_language_of_the_recording():
+@pytest.mark.parametrize(
+    ("before", "seconds", "part", "spoken", "whole"),
+    [
+        ((0.9, 20.0), 10.0, (0.3, 0.7), Spoken("de", 0.3), Spoken("de", (18 + 3) / 30)),
+        ((0.9, 20.0), 10.0, (0.05, 0.95), Spoken("en", 0.95), Spoken("de", (18 + 0.5) / 30)),
+        ((0.9, 20.0), 1.0, (0.0, 1.0), Spoken("de", 0.0), Spoken("de", 18 / 21)),
+        ((0.5, 1.0), 10.0, (0.3, 0.7), Spoken("en", 0.7), Spoken("en", (0.5 + 7) / 11)),
+    ],
+    ids=["not sure", "certain", "short", "a wrong beginning"],
+)
+def test_a_part_has_the_language_of_the_recording_unless_it_is_long_and_certain(before, seconds, part, spoken, whole):
     decision = LanguageDecision(["de", "en"])
-    decision.add({"de": 0.9, "en": 0.1}, 20.0)
+    decision.add({"de": before[0], "en": 1 - before[0]}, before[1])
 
-    assert decision.add({"de": 0.3, "en": 0.7}, 10.0) == Spoken("de", 0.3)
-    assert decision.whole.language == "de"
-    assert decision.whole.probability == pytest.approx((18 + 3) / 30)
-
-
-def test_a_part_that_is_certain_to_be_in_another_language_has_that_one():
-    decision = LanguageDecision(["de", "en"])
-    decision.add({"de": 0.9, "en": 0.1}, 20.0)
-
-    assert decision.add({"de": 0.05, "en": 0.95}, 10.0) == Spoken("en", 0.95)
-    assert decision.whole.language == "de"
-
-
-def test_a_part_of_a_second_does_not_change_the_language():
-    decision = LanguageDecision(["de", "en"])
-    decision.add({"de": 0.9, "en": 0.1}, 20.0)
-
-    assert decision.add({"de": 0.0, "en": 1.0}, 1.0) == Spoken("de", 0.0)
-
-
-def test_a_wrong_beginning_is_outvoted():
-    decision = LanguageDecision(["de", "en"])
-    decision.add({"de": 0.5, "en": 0.4}, 1.0)
-
-    assert decision.add({"de": 0.3, "en": 0.7}, 10.0) == Spoken("en", 0.7)
-    assert decision.whole.language == "en"
+    assert decision.add(dict(zip(("de", "en"), part, strict=True)), seconds) == spoken
+    assert decision.whole == (whole.language, pytest.approx(whole.probability))
 
 
 def test_a_language_that_cannot_be_written_is_not_chosen_and_leaves_little_probability():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transcripts.json_formats import as_verbose_json
 from transcripts.line_breaks import pieces, width
 from transcripts.scripts import run_together, separator
-from transcripts.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
+from transcripts.subtitles import LEAST_SECONDS, CueSize, cues, srt, vtt
 from transcripts.transcript import Transcript, Word
 from transcripts.transcription import Channel, Transcription
 
@@ -39,16 +39,6 @@ def said(text: str, each: float = 0.3) -> list[Word]:
     return spoken(*((word, 0.0, each) for word in text.split()))
 
 
-@settings(max_examples=200, deadline=None)
-@given(SPOKEN)
-def test_every_word_is_shown_once_in_order(timed):
-    words = spoken(*timed)
-
-    shown = " ".join(line for cue in cues(words) for line in cue.lines)
-
-    assert shown == "".join(word.text for word in words).strip()
-
-
 @pytest.mark.parametrize("unseen", ["\u200b", "\ufeff", "\u200e", "\u2581", "\u200b\u200e"])
 def test_what_is_not_seen_is_no_cue_and_no_word(unseen):
     words = spoken(("one", 0, 0.5), (unseen, 9, 0.5), ("two", 9, 0.5))
@@ -58,15 +48,6 @@ def test_what_is_not_seen_is_no_cue_and_no_word(unseen):
     assert [cue.lines for cue in cues(words)] == [("one",), ("two",)]
     listed = as_verbose_json(Transcription(20.0, [channel]), words=True, segments=False)["words"]
     assert [word["word"] for word in listed] == ["one", "two"]
-
-
-@settings(max_examples=200, deadline=None)
-@given(SPOKEN)
-def test_cues_fit_the_screen_and_the_eye(timed):
-    for cue in cues(spoken(*timed)):
-        assert 1 <= len(cue.lines) <= 2
-        assert all(len(line) <= USUAL.characters for line in cue.lines)
-        assert cue.end - cue.start <= USUAL.seconds + 1e-9
 
 
 @settings(max_examples=200, deadline=None)
@@ -81,11 +62,7 @@ def test_cues_follow_each_other_and_stay_long_enough_where_there_is_room(timed):
 
 def test_cuts_fall_after_sentences_and_at_pauses_rather_than_within_phrases():
     words = said("here is a first sentence that fills more than one line. and here is the second one of the two,")
-    words += [
-        Word(" after", 10.0, 10.4, None, (0, 1)),
-        Word(" a", 10.4, 10.5, None, (0, 1)),
-        Word(" pause", 10.5, 11.0, None, (0, 1)),
-    ]
+    words += [Word(text, start, start + 0.4, None, (0, 1)) for text, start in ((" after", 10.0), (" a pause", 10.4))]
 
     shown = [" ".join(cue.lines) for cue in cues(words)]
 

@@ -25,13 +25,7 @@ _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 
 
 class Access:
-    """The keys that open the API.
-
-    Args:
-        keys: the keys at the start.
-        limits: limits of each name without limits of its own.
-        is_open: whether the API may be used without a key.
-        clock: monotonic seconds.
+    """The keys that open the API; a name without limits of its own has these.
 
     Attributes:
         is_open: whether the API may be used without a key; it stays closed when the last key is withdrawn.

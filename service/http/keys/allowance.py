@@ -46,12 +46,7 @@ class _Bucket:
 
 
 class Allowance:
-    """The limits that keys of one name share, and what is left.
-
-    Args:
-        limits: the limits.
-        clock: monotonic seconds.
-        name: the name; None for callers without a key.
+    """The limits that keys of one name share, and what is left; callers without a key have no name.
 
     Attributes:
         under_way: transcriptions that are not finished.
@@ -69,11 +64,8 @@ class Allowance:
     def enter(self, retry_after: int) -> Iterator[None]:
         """Count a request, in the block as under way, and in its minute unless it ends with 503.
 
-        Args:
-            retry_after: Retry-After for too many requests under way.
-
         Raises:
-            RequestError: if too many are under way, or a minute's limit is used up.
+            RequestError: if too many are under way, with this Retry-After, or a minute's limit is used up.
         """
         self._begin(retry_after)
         self.under_way += 1
@@ -98,11 +90,7 @@ class Allowance:
             self._requests.take(1)
 
     def check_audio(self) -> None:
-        """Check that audio is left.
-
-        Raises:
-            RequestError: if a minute's limit is used up.
-        """
+        """Raise RequestError if a minute's limit on audio is used up."""
         # A millionth, not 0: a client that waits just until the bucket is at 0 would be refused again.
         if self._audio is not None and self._audio.left < self._audio.limit * 1e-6:
             message = f"This key may have {self._audio.limit:g} seconds of audio transcribed a minute."

@@ -71,13 +71,7 @@ def _limits(options: list[str], default: KeyLimits) -> KeyLimits | None:
 
 
 class KeyFile:
-    """The keys of a file and of the settings.
-
-    Args:
-        path: the file.
-        others: keys of the settings, which are always valid.
-        default: limits that a line does not set.
-    """
+    """The keys of a file and of the settings, which are always valid; `default` are limits that a line does not set."""
 
     def __init__(self, path: Path, others: list[Key], default: KeyLimits) -> None:
         self._path = path
@@ -87,11 +81,7 @@ class KeyFile:
         self._changing: object = None
 
     def read(self) -> list[Key]:
-        """Return all keys.
-
-        Raises:
-            ValueError: if the file cannot be read, or a line is wrong.
-        """
+        """Return all keys; raise ValueError if the file cannot be read, or a line is wrong."""
         try:
             self._seen = self._state()
             text = self._path.read_text(encoding="utf-8-sig")
@@ -130,13 +120,7 @@ class KeyFile:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     async def watch(self, access: Access, metrics: Metrics, on_change: Callable[[list[Key]], None]) -> None:
-        """Check the file every second; errors are logged, and the keys stay as they are.
-
-        Args:
-            access: gets the keys.
-            metrics: counts.
-            on_change: called with new keys.
-        """
+        """Check the file every second, and pass on new keys; errors are logged, and the keys stay as they are."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:

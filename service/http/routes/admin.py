@@ -11,7 +11,7 @@ from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.http.core import LocalCore
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, invalid
 from service.http.keys.access import ADMIN_KEY
 from service.http.transcription import schemas
 from service.settings import model_entry
@@ -84,8 +84,7 @@ async def _new_model(request: Request) -> NewModel:
         raise RequestError("The body did not arrive in time.", code=ErrorCode.REQUEST_TIMEOUT) from None
     except ValidationError as error:
         fault = error.errors()[0]
-        param = str(fault["loc"][-1]) if fault["loc"] else "body"
-        raise RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param) from None
+        raise invalid(str(fault["loc"][-1]) if fault["loc"] else "body", fault["msg"]) from None
 
 
 @router.post(

@@ -6,8 +6,8 @@
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError, error_response
+from service.http.errors import RequestError, error_response, invalid, unsupported
 from service.http.front import Front
 from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.routes.transcriptions import receive_form
@@ -74,8 +74,7 @@ class JobForm(BaseModel):
             return cls.model_validate({name: form[name] for name in cls.model_fields if form.get(name, "") != ""})
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
-            param = str(fault["loc"][0])
-            raise RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param) from None
+            raise invalid(str(fault["loc"][0]), fault["msg"]) from None
 
 
 class JobError(BaseModel):
@@ -165,7 +164,8 @@ async def create_job(request: Request) -> Response:
     record: Record = request.state.record
     jobs = _jobs(request)
     async with AsyncExitStack() as resources:
-        await _check_room(jobs, record.caller)  # before the body is received
+        with _room():  # before the body is received
+            await jobs.check_room(record.caller)
         form, _ = await receive_form(request, resources, is_background=True)
         job_form = JobForm.parse(form)
         delivery = _delivery(jobs, job_form, front.settings.webhook_secret, client_of(request, record.caller))
@@ -174,10 +174,10 @@ async def create_job(request: Request) -> Response:
             front, record, rest, resources, is_translation=job_form.task == "translate", receive=request.receive
         )
         if options.fields.stream:
-            raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
+            raise unsupported("stream", "A job is not streamed.")
         record.stages["receive"] = time.monotonic() - record.began
         file: UploadFile = options.fields.file
-        try:
+        with _room():
             job = await jobs.add(
                 file.file,
                 caller=record.caller,
@@ -186,8 +186,6 @@ async def create_job(request: Request) -> Response:
                 file_bytes=file.size or 0,
                 delivery=delivery,
             )
-        except StoreFullError as error:
-            raise _full(error) from None
         # Relative to this request's URL, so that it is right behind a proxy that adds a prefix.
         return JSONResponse(job.described(), 202, {"location": f"jobs/{job.id}"})
 
@@ -253,16 +251,9 @@ async def delete_job(request: Request, job: str) -> DeletedJob:
 
 
 async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: Callable[[], bool]) -> JobResult:
-    """Transcribe the recording of a job.
+    """Transcribe the recording of a job; raise LaterError if it must wait and run again.
 
-    Args:
-        front: the service.
-        job: the job.
-        recording: path of the recording.
-        is_abandoned: returns whether no engine will start until the service is restarted.
-
-    Raises:
-        LaterError: if the job must wait and run again.
+    `is_abandoned` tells whether no engine will start until the service is restarted.
     """
     record = Record(job.id, time.monotonic(), caller=job.caller)
     trace = front.tracer.begin("job", Traceparent.parse(job.traceparent or ""), is_server=False)
@@ -336,17 +327,15 @@ async def _found(request: Request, job: str) -> Job:
     return found
 
 
-async def _check_room(jobs: Jobs, caller: str | None) -> None:
+@contextmanager
+def _room() -> Iterator[None]:
+    """Refuse a job for which there is no room."""
     try:
-        await jobs.check_room(caller)
+        yield
+    except CallerFullError as error:
+        raise RequestError(f"{error}.", code=ErrorCode.RATE_LIMIT_EXCEEDED, retry_after=_FULL_SECONDS) from None
     except StoreFullError as error:
-        raise _full(error) from None
-
-
-def _full(error: StoreFullError) -> Exception:
-    if isinstance(error, CallerFullError):
-        return RequestError(f"{error}.", code=ErrorCode.RATE_LIMIT_EXCEEDED, retry_after=_FULL_SECONDS)
-    return OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS)
+        raise OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS) from None
 
 
 def _delivery(jobs: Jobs, form: JobForm, secret: str | None, client: str) -> Delivery | None:

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
-from service.http.core import LocalCore
 from service.http.front import Front
 from service.http.keys.access import KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
@@ -91,37 +90,30 @@ class ModelList(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelList:
     """List the models and their abilities; of a model that is not loaded, only the name."""
-    front, core = _state(request)
+    front, core = request.app.state.front, request.app.state.core
     cards = {model.id: _card(front, model) for model in core.catalog.served if not model.is_leaving}
-    absent = [_absent_card(front, model) for model in await core.demand.ids() if model not in cards]
+    absent = [_card(front, model) for model in await core.demand.ids() if model not in cards]
     return ModelList(data=[*cards.values(), *absent])
 
 
 @router.get("/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
-    front, core = _state(request)
+    front, core = request.app.state.front, request.app.state.core
     if core.catalog.find(name) is None and await core.demand.may_load(name):
-        return _absent_card(front, name)
+        return _card(front, name)
     return _card(front, front.find_model(name))
 
 
-def _state(request: Request) -> tuple[Front, LocalCore]:
-    state = request.app.state
-    return state.front, state.core
-
-
-def _card(front: Front, model: ServedModel) -> ModelCard:
-    """Describe a model."""
-    loaded = front.loaded_model(model)
-    abilities = None if loaded is None else _abilities(front, loaded)
-    details = Details(state="ready" if loaded else "loading", abilities=abilities)
-    return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
-
-
-def _absent_card(front: Front, model: str) -> ModelCard:
-    """Describe a model that a request would load."""
-    return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
+def _card(front: Front, model: ServedModel | str) -> ModelCard:
+    """Describe a model or, by its name, one that a request would load."""
+    if isinstance(model, str):
+        name, details = model, Details(state="absent", abilities=None)
+    else:
+        name, loaded = model.id, front.loaded_model(model)
+        abilities = None if loaded is None else _abilities(front, loaded)
+        details = Details(state="ready" if loaded else "loading", abilities=abilities)
+    return ModelCard(id=name, created=front.started, owned_by="steno", steno=details)
 
 
 def _abilities(front: Front, loaded: LoadedModel) -> Abilities:

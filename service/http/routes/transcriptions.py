@@ -95,12 +95,7 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
 async def receive_form(
     request: Request, resources: AsyncExitStack, *, is_background: bool = False
 ) -> tuple[FormData, Permit]:
-    """Admit a request by gate 1, and receive its form.
-
-    Args:
-        request: the request.
-        resources: keep it admitted, and its file open, until they are closed.
-        is_background: whether it is a job's.
+    """Admit a request by gate 1, and receive its form; it stays admitted until the resources are closed.
 
     Raises:
         RequestError: if the form is not valid, or its key's limits are used up.

@@ -5,7 +5,7 @@ import operator
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import NamedTuple, TypeVar
 
@@ -24,11 +24,10 @@ from service.dispatch.recordings import Options
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http.errors import error_response
 from service.http.front import Front
-from service.http.telemetry import Record, note_error
+from service.http.telemetry import Record
 from service.http.transcription.decoding import decode
 from service.http.transcription.options import TranscriptionOptions
 from service.http.transcription.stream import HEARTBEAT_SECONDS, EventStream, frame, with_heartbeats
-from service.http.transcription.written_form import answers_in_written_form
 from service.threads import in_thread
 from transcripts.events import Event, Events
 from transcripts.joining import joined
@@ -48,6 +47,7 @@ from transcripts.transcription import (
     spoken_fields,
     turns_of,
 )
+from transcripts.written_form import in_written_form
 from transcripts.written_language import language_of_parts, written_language
 
 T = TypeVar("T")
@@ -67,13 +67,8 @@ async def answer(
 ) -> Response:
     """Decode a recording, transcribe it, and return the answer in the requested format.
 
-    Args:
-        front: the service.
-        record: gets the times of stages.
-        options: the validated request.
-        resources: hold what the answer needs until they are closed.
-        free_upload: called when the file is decoded.
-        is_background: whether it is a job's.
+    The record gets the times of stages; the resources hold what the answer needs until they are closed; `free_upload`
+    is called when the file is decoded; a job's answer is one in the background.
 
     Raises:
         RequestError: if its key's limit on audio is used up.
@@ -143,7 +138,7 @@ def _cut(front: Front, options: TranscriptionOptions, recording: Recording) -> C
 def _answers(
     front: Front, record: Record, options: TranscriptionOptions, cut: CutRecording, *, is_background: bool
 ) -> AsyncGenerator[Answer, None]:
-    """Return the answers of a recording's parts; see `Recordings.transcribe`."""
+    """Return the answers of a recording's parts, in the form asked for; see `Recordings.transcribe`."""
 
     async def write(part: Answer, phrases: Sequence[str]) -> list[str]:
         language = options.language.code or options.fields.language
@@ -159,7 +154,13 @@ def _answers(
         most_seconds=None if is_background else left,
     )
     transcribed = front.core.transcribe(cut, asked)
-    return answers_in_written_form(transcribed, write) if options.fields.format == "written" else transcribed
+
+    async def written() -> AsyncGenerator[Answer, None]:
+        async with aclosing(transcribed) as answers:
+            async for part in answers:
+                yield replace(part, transcript=await in_written_form(part.transcript, partial(write, part)))
+
+    return written() if options.fields.format == "written" else transcribed
 
 
 class _Item(NamedTuple):
@@ -180,7 +181,6 @@ class _Side:
 
     Attributes:
         number: its number in the answer, from 1; None if the file's channels are mixed.
-        cut: its recording.
         answers: answers of its parts; None if it is silent.
         parts: its parts so far; of a numbered channel, those with text.
         answered: its answered parts, in samples, and whether the model wrote anything for each.
@@ -228,11 +228,8 @@ class _Side:
 async def in_order(channels: Sequence[AsyncGenerator[_Item, None]]) -> AsyncGenerator[_Item, None]:
     """Merge the segments of channels by their starts; of equal ones, the lower channel is first.
 
-    All channels are transcribed at the same time, and a segment waits only for those that may come before it. Closing
-    the generator closes the channels.
-
-    Raises:
-        Exception: the error of a channel, when its next segment would come.
+    All channels are transcribed at the same time, and a segment waits only for those that may come before it. An error
+    of a channel is raised when its next segment would come. Closing the generator closes the channels.
     """
     heads = [asyncio.ensure_future(anext(channel, None)) for channel in channels]
     try:
@@ -322,13 +319,7 @@ async def _first(items: AsyncGenerator[_Item, None], record: Record, began: floa
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to a request, made of what is transcribed.
-
-    Attributes:
-        origin: the file that the recording was decoded from.
-        sides: its channels.
-        items: their parts, or segments, in order.
-    """
+    """The reply to a request, made of the channels of a file, and of their parts, or segments, in order."""
 
     front: Front
     record: Record
@@ -338,11 +329,7 @@ class Reply:
     items: Items
 
     async def response(self) -> Response:
-        """Return the answer when all parts are transcribed.
-
-        Raises:
-            DispatchError: if a part gets no transcript.
-        """
+        """Return the answer when all parts are transcribed; a part that gets no transcript is a DispatchError."""
         async for _ in self.items:
             pass
         transcription = await self._transcription()
@@ -367,7 +354,7 @@ class Reply:
                     yield frame(event)
         except DispatchError as error:  # the status is sent already; clients understand an error event
             response = error_response(error)
-            note_error(self.record, response)
+            self.record.error = response.code
             yield frame(bytes(response.body))
             return
         result = await self._transcription()

@@ -18,9 +18,6 @@ class Intake:
 
     Uploads pass one by one, with a round of the event loop between them, while fewer than ``most_undecoded`` are
     received and not decoded. A slow client delays no other, because only received bytes take time.
-
-    Args:
-        most_undecoded: as soon as this number of uploads is received and not decoded, the others wait.
     """
 
     def __init__(self, most_undecoded: int) -> None:

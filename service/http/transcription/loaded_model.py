@@ -7,7 +7,7 @@ from service.dispatch.catalog import ServedModel
 from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, unsupported
 from service.http.transcription.schemas import TranscriptionForm
 from transcripts.alphabets import tells_apart
 from transcripts.languages import NAMES
@@ -15,11 +15,9 @@ from transcripts.languages import NAMES
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A loaded model.
+    """A loaded model, as the catalog and an engine describe it.
 
     Attributes:
-        entry: its entry in the catalog.
-        ready: an engine's description of it.
         configured_languages: ISO 639-1 codes of its languages in the settings; empty if these name none.
     """
 
@@ -72,20 +70,12 @@ class LoadedModel:
         return tells_apart(language, info.scripts, self.languages or NAMES)
 
     def check_language(self, code: str | None, param: str = "language") -> None:
-        """Check that the model has a language; if its languages are not known, any is accepted.
-
-        Raises:
-            RequestError: if it does not; the message lists its languages.
-        """
+        """Raise RequestError, with its languages, for one that the model lacks; if none is known, any is accepted."""
         spoken = self.languages
         if code is None or not spoken or code in spoken:
             return
         names = ", ".join(f"{known!r} ({NAMES[known]})" if known in NAMES else repr(known) for known in spoken)
-        raise RequestError(
-            f"The model {self.id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
-            code=ErrorCode.UNSUPPORTED_VALUE,
-            param=param,
-        )
+        raise unsupported(param, f"The model {self.id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.")
 
     def narrowed(self, fields: TranscriptionForm) -> TranscriptionForm:
         """Check the languages of a form; return it with ``language`` set if ``languages`` leaves only one.
@@ -102,25 +92,16 @@ class LoadedModel:
         return fields
 
     def check_translation(self) -> None:
-        """Check that the model translates.
-
-        Raises:
-            RequestError: if it does not.
-        """
+        """Raise RequestError if the model does not translate."""
         if not self.info.capabilities.translation:
             message = f"The model {self.id!r} does not translate."
             raise RequestError(message, code=ErrorCode.MODEL_NOT_FOUND, param="model")
 
     def lane(self, decoder: str | None) -> Lane:
-        """Return the lane of one of its decoders.
-
-        Raises:
-            RequestError: if it has no such decoder.
-        """
+        """Return the lane of one of its decoders; raise RequestError if it has no such decoder."""
         known = self.info.decoders
         if decoder is not None and decoder not in known:
             names = ", ".join(map(repr, known))
-            message = f"The model {self.id!r} has no decoder {decoder!r}; it has {names}."
-            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="decoder")
+            raise unsupported("decoder", f"The model {self.id!r} has no decoder {decoder!r}; it has {names}.")
         # Naming the first decoder is the same as naming none, so that such requests share batches.
         return Lane(self.id, None if decoder is None or decoder == known[0] else decoder)

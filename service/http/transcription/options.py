@@ -16,13 +16,14 @@ from starlette.types import Receive
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo
+from service.grammars import LANGUAGES as GRAMMARS
+from service.grammars import PACKAGE, Grammars
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, unsupported
 from service.http.front import Front
 from service.http.telemetry import Record
 from service.http.transcription.loaded_model import LoadedModel
 from service.http.transcription.schemas import TranscriptionForm, ignored_fields
-from service.http.transcription.written_form import check_written_form
 from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread
@@ -30,7 +31,7 @@ from transcripts.languages import NAMES
 from transcripts.phrases import merged_phrases
 from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 from transcripts.spoken_language import Spoken, possible_languages
-from transcripts.subtitles import USUAL, CueSize
+from transcripts.subtitles import CueSize
 from transcripts.transcription import Language, LanguageSource, Task
 
 # Formats that need times, and those that use them.
@@ -40,13 +41,10 @@ _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionOptions:
-    """The options of a transcription: a validated form, and the model that it names.
+    """The options of a transcription: a validated form, and the model, decoder and prompt that it names.
 
     Attributes:
-        model: its model.
-        lane: its model and decoder.
-        prompt: its prompt.
-        threads: threads for detecting languages, and for writing long answers.
+        threads: threads for detecting languages.
         identification: how the spoken language is identified; None if it is known, assumed, or detected in the text.
     """
 
@@ -80,12 +78,9 @@ class TranscriptionOptions:
         return (self.model.assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
     async def detect_language(self, segments: Callable[[], Sequence[str]]) -> Language:
-        """Return language and task of a text; the language is detected if it is not known.
+        """Return language and task of a text; the language is detected, in a thread, if it is not known.
 
-        If it cannot be detected, that of the request is assumed.
-
-        Args:
-            segments: returns the texts of its segments; called in a thread.
+        If it cannot be detected, that of the request is assumed. `segments` returns the texts of its segments.
         """
         language = self.language
         if language.code or language.source != "text":
@@ -105,9 +100,7 @@ class TranscriptionOptions:
     def identified(self, recording: Spoken | None, segments: Sequence[Spoken | None]) -> Language:
         """Return language and task of a text whose spoken language was identified, or that the model has tagged.
 
-        Args:
-            recording: the language of the recording; None if there was nothing to identify, or no tag.
-            segments: the language of each segment.
+        The recording has none if there was nothing to identify, or no tag.
         """
         text, target = self.language, self.fields.target_language
         if recording is None:
@@ -127,11 +120,7 @@ class TranscriptionOptions:
     def cue_size(self) -> CueSize:
         """The size of cues."""
         fields = self.fields
-        return CueSize(
-            fields.subtitle_characters or USUAL.characters,
-            fields.subtitle_lines or USUAL.lines,
-            fields.subtitle_seconds or USUAL.seconds,
-        )
+        return CueSize.of(fields.subtitle_characters, fields.subtitle_lines, fields.subtitle_seconds)
 
     @property
     def token_bytes(self) -> Sequence[bytes] | None:
@@ -146,10 +135,8 @@ class TranscriptionOptions:
     @property
     def has_segments(self) -> bool:
         """Whether the answer lists segments with their share of speech."""
-        fields = self.fields
-        return (
-            fields.response_format == "verbose_json" and self.has_times and "segment" in fields.timestamp_granularities
-        )
+        is_asked = "segment" in self.fields.timestamp_granularities
+        return is_asked and self.fields.response_format == "verbose_json" and self.has_times
 
 
 async def parse_options(
@@ -161,15 +148,10 @@ async def parse_options(
     is_translation: bool,
     receive: Receive | None = None,
 ) -> TranscriptionOptions:
-    """Validate a form, and find its model.
+    """Validate a form, and find its model, which the resources keep loaded until they are closed.
 
-    Args:
-        front: the service.
-        record: gets the id of the model, and the fields without effect.
-        form: the form.
-        resources: keep the model loaded until they are closed.
-        is_translation: whether the text must be English.
-        receive: the ASGI channel, to notice a client that leaves while the model is loaded on demand; None for a job.
+    The record gets the id of the model, and the fields without effect. A client that leaves while the model is loaded
+    on demand is noticed by the ASGI channel; a job has none. A translation must be into English.
 
     Raises:
         RequestError: if a field is wrong, or the model cannot do what it asks for, or cannot be loaded.
@@ -196,8 +178,18 @@ async def parse_options(
     prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
     options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
     if fields.format == "written":
-        check_written_form(front.grammars, options.language.code or fields.language)
+        _check_written_form(front.grammars, options.language.code or fields.language)
     return options
+
+
+def _check_written_form(grammars: Grammars, language: str | None) -> None:
+    """Check that there are grammars for a language; None stands for one that will be detected."""
+    if not grammars.are_installed:
+        message = f"This service has no grammars that write numbers: its operator has not installed {PACKAGE}."
+        raise unsupported("format", message)
+    if language is not None and language not in GRAMMARS:
+        named, names = f"{language!r} ({NAMES[language]})", ", ".join(map(repr, GRAMMARS))
+        raise unsupported("format", f"There are no grammars that write numbers in {named}; there are for {names}.")
 
 
 def _identification(
@@ -242,12 +234,12 @@ def prompt_of(
         _refuse_times(fields)
     if fields.itn and not capabilities.itn:
         message = "The model cannot be asked to write numbers as people do; format=written does so by grammars."
-        raise _unsupported("itn", message)
+        raise unsupported("itn", message)
     if not info.takes_prompts:
         if fields.target_language not in (None, fields.language):
-            raise _unsupported("target_language", "The model does not translate.")
+            raise unsupported("target_language", "The model does not translate.")
         if not fields.punctuation and capabilities.punctuation:
-            raise _unsupported("punctuation", "The model cannot leave out punctuation.")
+            raise unsupported("punctuation", "The model cannot leave out punctuation.")
         if capabilities.language:
             return DEFAULT_PROMPT._replace(language=fields.language)
         written = (fields.language,) if fields.language else fields.languages or configured
@@ -255,7 +247,7 @@ def prompt_of(
     language, target = fields.language or assumed, fields.target_language
     if target not in (None, fields.language):
         if not capabilities.translation:
-            raise _unsupported("target_language", "The model does not translate.")
+            raise unsupported("target_language", "The model does not translate.")
         if fields.language is None and assumed is not None:
             raise RequestError(
                 "A translation needs the spoken language: set language.",
@@ -264,7 +256,7 @@ def prompt_of(
             )
         if language is not None and ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
-            raise _unsupported("target_language", message)
+            raise unsupported("target_language", message)
     is_timed = capabilities.word_timestamps and fields.response_format in _BETTER_TIMED
     return Prompt(language, target, fields.punctuation, is_timed, fields.itn)
 
@@ -272,16 +264,14 @@ def prompt_of(
 def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identifies: bool = False) -> TranscriptionForm:
     """Return the form of a translation into English: from the language named or identified, or the only foreign one.
 
-    Args:
-        fields: the form.
-        languages: the model's languages; those that the form says are possible have priority.
-        identifies: whether the spoken language will be identified if none is named.
+    Of the model's languages, those that the form says are possible have priority; `identifies` tells whether the spoken
+    one will be identified if none is named.
 
     Raises:
         RequestError: if the target is not English, or the spoken language is none of these.
     """
     if fields.target_language not in (None, ENGLISH):
-        raise _unsupported("target_language", "Translations are into English; transcriptions take other targets.")
+        raise unsupported("target_language", "Translations are into English; transcriptions take other targets.")
     if identifies:
         return fields.model_copy(update={"target_language": ENGLISH})
     possible = fields.languages or languages
@@ -299,14 +289,10 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identif
 def _refuse_times(fields: TranscriptionForm) -> None:
     if fields.response_format in _TIMED:
         message = f"The model does not give the times of words, which {fields.response_format} needs."
-        raise _unsupported("response_format", message)
+        raise unsupported("response_format", message)
     if fields.response_format == "verbose_json" and "word" in fields.timestamp_granularities:
-        raise _unsupported("timestamp_granularities", "The model does not give the times of words.")
+        raise unsupported("timestamp_granularities", "The model does not give the times of words.")
 
 
 def _named(language: str | None) -> str:
     return "" if language is None else NAMES.get(language, language).capitalize()
-
-
-def _unsupported(param: str, message: str) -> RequestError:
-    return RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param=param)

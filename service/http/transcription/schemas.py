@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, invalid, unsupported
 from service.http.transcription.chunking import ChunkingStrategy, ServerVad
 from transcripts.languages import language_code
 from transcripts.phrases import MOST_WEIGHT, Phrase, PhraseError, parse_phrases, phrase_lines
@@ -199,20 +199,19 @@ class TranscriptionForm(BaseModel):
             parsed._phrase_lines = _phrase_lines((*parsed.phrases, *parsed.keywords))
         except PhraseError as error:
             param = "phrases" if parsed.phrases else "keywords"
-            raise RequestError(f"{param}: {error}.", code=ErrorCode.INVALID_VALUE, param=param) from None
+            raise invalid(param, str(error)) from None
         # `segment` is ignored: the Vercel AI SDK sends it with json too.
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
-            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="timestamp_granularities")
+            raise unsupported("timestamp_granularities", message)
         if parsed.response_format == "diarized_json" and not parsed.multichannel:
             message = "Speakers are known by their channels: diarized_json needs multichannel=true."
-            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="response_format")
+            raise unsupported("response_format", message)
         if parsed.include and parsed.format == "written":
-            message = "The tokens of logprobs are those that were spoken; use format 'spoken'."
-            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="include")
+            raise unsupported("include", "The tokens of logprobs are those that were spoken; use format 'spoken'.")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
-            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="include")
+            raise unsupported("include", message)
         return parsed
 
 
@@ -251,11 +250,7 @@ def form_schema() -> dict[str, Any]:
 
 
 def request_body(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the OpenAPI description of a request with a recording, in any of the three ways.
-
-    Args:
-        form: The JSON schema of the form; it has a field `file`.
-    """
+    """Return the OpenAPI description of a request with a recording, in any of the three ways, by that of its form."""
     described = "Where the recording is: by https, on a host that the operator allows (STENO_URL_HOSTS)."
     url = {"type": "string", "format": "uri", "maxLength": 2048, "description": described}
     fields = {name: _nullable(field) for name, field in form["properties"].items() if name != "file"}
@@ -265,18 +260,10 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
         "format": "binary",
         "description": "The recording itself; the other fields of the form are parameters of the query.",
     }
-    content = {
-        "multipart/form-data": form,
-        "application/json": by_url,
-        "audio/*": recording,
-        "application/octet-stream": recording,
-    }
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {media_type: {"schema": schema} for media_type, schema in content.items()},
-        }
-    }
+    schemas = {"multipart/form-data": form, "application/json": by_url}
+    schemas |= dict.fromkeys(("audio/*", "application/octet-stream"), recording)
+    content = {media_type: {"schema": schema} for media_type, schema in schemas.items()}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _nullable(field: dict[str, Any]) -> dict[str, Any]:
@@ -301,9 +288,8 @@ def _fault(error: ValidationError) -> RequestError:
     param = str(fault["loc"][0])
     if fault["type"] == "missing":
         return RequestError(f"The field {where!r} is missing.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=param)
-    return RequestError(
-        f"{where}: {fault['msg'].removeprefix('Value error, ')}.", code=ErrorCode.INVALID_VALUE, param=param
-    )
+    message = f"{where}: {fault['msg'].removeprefix('Value error, ')}."
+    return RequestError(message, code=ErrorCode.INVALID_VALUE, param=param)
 
 
 class Usage(BaseModel):

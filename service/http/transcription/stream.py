@@ -17,11 +17,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 class EventStream(StreamingResponse):
-    """An answer of events.
-
-    Attributes:
-        resources: closed when the answer was sent, or cannot be.
-    """
+    """An answer of events; its resources are closed when it was sent, or cannot be."""
 
     def __init__(self, frames: AsyncIterator[bytes]) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}

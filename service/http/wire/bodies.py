@@ -24,24 +24,14 @@ _URL = "url"
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A parsed body.
-
-    Attributes:
-        form: its fields, with the recording as `file`; close it.
-        url: URL of the recording, if it must be fetched into `file`.
-    """
+    """A parsed form, to be closed, with the recording as `file`; and the URL from which to fetch that, if any."""
 
     form: FormData
     url: str | None = None
 
 
 async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
-    """Receive a body of any of the three types.
-
-    Args:
-        upload: the body.
-        headers: the request's.
-        query: the options of a recording that is the body itself.
+    """Receive a body of any of the three types; a recording that is the body itself has its options in the query.
 
     Raises:
         RequestError: for a body that is too large, too slow, incomplete, malformed, compressed or of another type.

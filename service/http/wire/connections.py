@@ -44,13 +44,7 @@ class ConnectionLimits:
 
 
 class Connections:
-    """Counts the connections of a service.
-
-    Args:
-        limits: the limits.
-        metrics: metrics of open and refused connections.
-        counts: the counts; with several HTTP processes, of all of them.
-    """
+    """Counts the connections of a service; with several HTTP processes, `counts` are those of all."""
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: Counts | None = None) -> None:
         self.limits = limits

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, UploadFile
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.wire.bodies import fill
-from service.http.wire.upload import Upload
+from service.http.wire.upload import Upload, announced_bytes
 from service.outbound import ForbiddenUrlError, Outbound, UnreachableError
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -25,12 +25,12 @@ _HEADERS = {
 
 
 async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: Upload, client: str) -> None:
-    """Fetch a recording; each redirect is checked like the URL.
+    """Fetch a recording into a file, with its media type; each redirect is checked like the URL.
 
     Args:
         outbound: makes requests to allowed hosts; None if the operator allows none.
         url: the URL.
-        file: gets the content, and the server's media type.
+        file: gets the content.
         upload: counts the bytes, and has the limits.
         client: who gave the URL: a key, or the network of an address without one.
 
@@ -72,7 +72,7 @@ async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Up
             return location
         if answer.status != _FOUND:
             raise _unreachable(f"The server answered with status {answer.status}.")
-        upload.check_announced(headers)
+        announced_bytes(headers, upload.limit)
         file.headers = Headers({"content-type": headers.get("content-type", "")})
         await fill(file, _counted(answer, upload))
     return None

@@ -11,7 +11,6 @@ from service.dispatch.errors import RefusedError
 from service.http.core import Core
 from service.http.errors import RequestError, error_response
 from service.http.keys.access import Access
-from service.http.telemetry import note_error
 from service.http.wire.upload import announced_bytes
 
 PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
@@ -20,13 +19,8 @@ PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 class FirstGate:
     """ASGI middleware behind `Telemetry`: refuses uploads that are too large or find no room.
 
-    It only refuses. The route enters the gate, which may still refuse the request.
-
-    Args:
-        app: the application behind it.
-        core: has the gate.
-        access: the keys; if they refuse the request too, their error is the answer.
-        max_upload_bytes: most bytes of a body.
+    It only refuses. The route enters the gate, which may still refuse the request. If the keys refuse the request too,
+    their error is the answer.
     """
 
     def __init__(self, app: ASGIApp, core: Core, access: Access, max_upload_bytes: int) -> None:
@@ -42,7 +36,7 @@ class FirstGate:
                 await self._check(scope)
             except (RequestError, RefusedError) as error:
                 response = error_response(error)
-                note_error(scope["state"]["record"], response)
+                scope["state"]["record"].error = response.code
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -155,16 +155,10 @@ class _FormParser(MultiPartParser):
 class Upload:
     """The body of one request, counted while it arrives.
 
-    Args:
-        receive: the ASGI channel.
-        permit: counts the bytes.
+    Attributes:
         limit: most bytes of the body.
         silence_seconds: longest wait for the next piece.
         total_seconds: longest time for the whole body, against clients that send byte by byte.
-
-    Attributes:
-        silence_seconds: see above.
-        total_seconds: see above.
     """
 
     def __init__(
@@ -172,7 +166,7 @@ class Upload:
     ) -> None:
         self._receive = receive
         self._permit = permit
-        self._limit = limit
+        self.limit = limit
         self.silence_seconds = silence_seconds
         self.total_seconds = total_seconds
         self._ends = math.inf
@@ -185,25 +179,11 @@ class Upload:
             OverloadedError: if all uploads together have too many.
         """
         self._permit.store(len(piece))
-        if self._permit.stored_bytes > self._limit:
-            raise _too_large(self._limit)
-
-    def check_announced(self, headers: Headers) -> None:
-        """Check the announced size.
-
-        Raises:
-            RequestError: if it is too large.
-        """
-        announced_bytes(headers, self._limit)
+        if self._permit.stored_bytes > self.limit:
+            raise _too_large(self.limit)
 
     async def whole(self, limit: int) -> bytes:
-        """Receive a body that is small.
-
-        Raises:
-            RequestError: if it has more bytes than the limit, or comes too slowly.
-            OverloadedError: if all uploads together have too many.
-            ClientDisconnect: if the client left.
-        """
+        """Receive a body of at most `limit` bytes; errors are those of `pieces`."""
         body = b""
         async for piece in self.pieces():
             body += piece
@@ -215,13 +195,8 @@ class Upload:
     async def form(self, headers: Headers) -> FormData:
         """Receive and parse the form; file parts are spooled to disk above 1 MiB. The caller closes it.
 
-        Args:
-            headers: the request's.
-
         Raises:
-            RequestError: for a body that is too large, too slow or not a complete multipart form.
-            OverloadedError: if there is no room for it.
-            ClientDisconnect: if the client left.
+            RequestError: for a body that is not a complete multipart form; otherwise as `pieces`.
         """
         charset = parse_options_header(headers.get("content-type"))[1].get(b"charset", b"utf-8").lower()
         if charset not in _CHARSETS:  # some of Python's take time in the square of the length, or fail in odd ways

@@ -52,38 +52,6 @@ def test_16_bit_pcm_becomes_text(service, seconds):
     assert answer.json()["text"] == transcript(samples.astype(np.float32)).text
 
 
-def test_text_is_plain(service):
-    answer = service.post(**form(wav(SECOND), response_format="text"))
-
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == transcript(SECOND).text + "\n"
-
-
-@pytest.mark.parametrize(
-    ("response_format", "begins"),
-    [("srt", "1\n00:00:00,000 --> "), ("vtt", "WEBVTT\n\n00:00:00.000 --> ")],
-)
-def test_subtitles_are_text_with_times(service, response_format, begins):
-    answer = service.post(**form(wav(SECOND), response_format=response_format))
-
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text.startswith(begins)
-
-
-@pytest.mark.parametrize("name", ["timestamp_granularities[]", "timestamp_granularities"])
-def test_verbose_json_has_words_and_segments(service, name):
-    answer = service.client.post(
-        "/v1/audio/transcriptions",
-        files={"file": ("x", wav(SECOND))},
-        data={"model": "whisper-1", "response_format": "verbose_json", name: ["word", "segment"]},
-    ).json()
-
-    assert answer["duration"] == 1.0
-    assert [word["word"] for word in answer["words"]] == transcript(SECOND).text.split()
-    assert answer["segments"][0]["tokens"] == transcript(SECOND).tokens
-    assert answer["language"] == "unknown"
-
-
 def test_fields_may_come_in_any_order_and_unknown_ones_are_ignored(service):
     parts = [
         ("file", ("a", wav(SECOND))),
@@ -193,6 +161,7 @@ def test_half_a_file_is_transcribed_as_far_as_it_goes(service):
         ({"timestamp_granularities[]": "phoneme"}, 400, "invalid_value", "timestamp_granularities"),
         ({"stream": "maybe"}, 400, "invalid_value", "stream"),
         ({"language": "klingon"}, 400, "invalid_value", "language"),
+        ({"subtitle_lines": "0"}, 400, "invalid_value", "subtitle_lines"),
     ],
 )
 def test_a_wrong_field_is_named(service, fields, status, code, param):
@@ -200,6 +169,7 @@ def test_a_wrong_field_is_named(service, fields, status, code, param):
 
     assert answer.status_code == status
     assert (error(answer)["code"], error(answer)["param"]) == (code, param)
+    assert "constrained" not in error(answer)["message"]  # a name that pydantic gives
 
 
 @pytest.mark.parametrize("language", ["de", "en-US", "French"])
@@ -357,25 +327,6 @@ def test_a_long_preamble_is_refused(service):
     assert (answer.status_code, error(answer)["code"]) == (400, "malformed_body")
 
 
-def test_an_upload_over_the_limit_is_refused_by_its_announced_size(service):
-    answer = service.post(**form(b"x" * 5_000_000))
-
-    assert answer.status_code == 413
-    assert error(answer)["code"] == "file_too_large"
-    assert answer.headers["x-should-retry"] == "false"
-
-
-def test_an_upload_over_the_limit_is_refused_when_no_size_was_announced(service):
-    def endless():
-        yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
-        for _ in range(100):
-            yield b"x" * 100_000
-
-    answer = service.post(content=endless(), headers={"content-type": "multipart/form-data; boundary=x"})
-
-    assert answer.status_code == 413
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -399,16 +350,6 @@ def test_an_utterance_that_breaks_its_batch_is_a_500_that_is_not_retried(service
     assert answer.headers["x-should-retry"] == "false"
     assert error(answer)["code"] == "internal_error"
     assert "ArithmeticError" not in answer.text
-
-
-def test_the_api_is_described(service):
-    described = service.client.get("/openapi.json").json()
-
-    operation = described["paths"]["/v1/audio/transcriptions"]["post"]
-    fields = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
-    assert {"file", "model", "response_format"} <= set(fields)
-    assert {"200", "400", "413", "503"} <= set(operation["responses"])
-    assert service.client.get("/docs").status_code == 200
 
 
 def test_requests_are_counted_by_what_became_of_them():
@@ -468,23 +409,6 @@ def test_decoding_and_computing_on_processors_have_a_lower_priority(device, lowe
         assert os.getpriority(os.PRIO_PROCESS, service.server.fleet.engines[0].pid) == here + lower
     assert threads["decode_0"] == here + 10
     assert threads["MainThread"] == here
-
-
-def test_a_full_service_refuses_and_says_when_to_come_back():
-    with serving(max_requests=1) as service, concurrent.futures.ThreadPoolExecutor(16) as pool:
-        service.hold_engine()
-        first = pool.submit(service.post, **form(wav(SECOND)))
-        wait_for(lambda: service.metric("steno_queue_wait_seconds_count") == 1)
-
-        refused = service.post(**form(wav(SECOND)))
-        service.release_engine()
-
-        assert refused.status_code == 503
-        assert error(refused)["code"] == "overloaded"
-        assert 1 <= int(refused.headers["retry-after"]) <= 60
-        assert refused.headers["x-should-retry"] == "true"
-        assert first.result().status_code == 200
-        assert service.metric('steno_queue_rejected_total{reason="full"}') == 1
 
 
 def test_draining_answers_what_was_accepted_and_refuses_the_rest():
@@ -571,18 +495,3 @@ def test_promtool_finds_no_fault(service):
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout + checked.stderr == b""
-
-
-def test_subtitles_have_the_size_that_the_form_asks_for():
-    with serving() as service:
-        ten = wav(tone(10 * SAMPLE_RATE))
-        small = {"subtitle_lines": "1", "subtitle_characters": "16", "subtitle_seconds": "1"}
-        smaller = service.post(**form(ten, response_format="srt", **small)).text
-        wider = service.post(
-            **form(ten, response_format="srt", subtitle_characters="80", subtitle_seconds="60", subtitle_lines="2")
-        ).text
-
-        assert (smaller.count("-->"), wider.count("-->")) == (2, 1)
-        refusal = error(service.post(**form(ten, subtitle_lines="0")))
-        assert (refusal["code"], refusal["param"]) == ("invalid_value", "subtitle_lines")
-        assert refusal["message"] == "subtitle_lines: Input should be greater than or equal to 1."

@@ -11,7 +11,7 @@ import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
 from service.http.wire import upload
-from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
+from tests.service.serving import PATIENCE, form, serving, tone, wav
 
 SECOND = tone(SAMPLE_RATE)
 CLIP = wav(SECOND)
@@ -75,19 +75,6 @@ def test_bodies_of_two_megabytes_go_to_the_disk_and_come_back(service):
 
 
 @pytest.mark.parametrize(
-    ("query", "fault"),
-    [
-        ({"response_format": "xml"}, (400, "invalid_value", "response_format")),
-        ({"model": "none"}, (404, "model_not_found", "model")),
-        ({"language": "klingon"}, (400, "invalid_value", "language")),
-        ({"stream": "maybe"}, (400, "invalid_value", "stream")),
-    ],
-)
-def test_a_wrong_option_is_named(service, query, fault):
-    assert error(send(service, CLIP, **query)) == fault
-
-
-@pytest.mark.parametrize(
     ("body", "code"), [(b"", "invalid_audio"), (b"no audio", "unsupported_format"), (CLIP[:20], "unsupported_format")]
 )
 def test_a_body_that_is_not_a_recording_is_refused(service, body, code):
@@ -120,14 +107,6 @@ def test_limits_are_those_of_uploads():
         assert error(send(service, CLIP))[:2] == (413, "file_too_large")
         assert error(send(service, iter([CLIP])))[:2] == (413, "file_too_large")
         assert service.server.dispatcher.admission.stored_bytes == 0
-
-
-def test_unknown_options_are_logged_as_those_of_forms(service, caplog):
-    with caplog.at_level("INFO", "steno.http"):
-        assert send(service, CLIP, colour="red").status_code == 200
-        wait_for(lambda: "request" in caplog.messages)
-
-    assert [record.ignored_fields for record in caplog.records if record.message == "request"] == [["other"]]
 
 
 @pytest.mark.program("curl")

@@ -302,15 +302,3 @@ def test_a_client_that_leaves_stops_the_fetch(store):
 def test_invalid_hosts_stop_the_start(hosts):
     with pytest.raises(SettingsError, match=r"STENO_URL_HOSTS.*neither a host"):
         Settings.read({"url_hosts": hosts})
-
-
-@pytest.mark.slow
-def test_a_job_takes_its_recording_from_a_url_too(store, tmp_path):
-    with serving(url_hosts=store.origin, jobs_folder=tmp_path) as served:
-        options = {"response_format": "verbose_json", "timestamp_granularities": ["word"], "punctuation": False}
-        made = served.client.post("/v1/audio/jobs", json={"url": f"{store.origin}/clip.wav", **options})
-        assert made.status_code == 202
-        job = f"/v1/audio/jobs/{made.json()['id']}"
-        wait_for(lambda: served.client.get(job).json()["status"] == "completed")
-
-        assert served.client.get(f"{job}/result").json() == ask(served, f"{store.origin}/clip.wav", **options).json()

@@ -107,7 +107,7 @@ def test_a_stream_that_is_never_read_is_closed(service, monkeypatch):
     try:
         service.post(**form(wav(SECOND), stream="true"))
         wait_for(lambda: service.server.dispatcher.admission.requests == 0)
-        wait_for(lambda: len(service.server.dispatcher._batcher) == 0)
+        wait_for(lambda: service.metric("steno_queue_depth") == 0)
     finally:
         service.release_engine()
     monkeypatch.undo()

@@ -1,4 +1,3 @@
-import json
 import math
 
 import pytest
@@ -71,16 +70,6 @@ def test_json_has_them_when_asked(service, name):
     assert asked["logprobs"][0]["logprob"] == pytest.approx(math.log(0.9))
     assert asked["logprobs"][-1]["logprob"] == pytest.approx(math.log(0.8))
     assert "logprobs" not in not_asked
-
-
-def test_a_stream_has_those_of_each_delta_and_then_all(service):
-    answer = service.post(**form(wav(SECOND), stream="true", **{"include[]": "logprobs"}))
-
-    *deltas, done = (json.loads(frame.removeprefix("data: ")) for frame in answer.text.strip().split("\n\n"))
-    for event in deltas:
-        assert "".join(entry["token"] for entry in event["logprobs"]) == event["delta"]
-    assert [entry for event in deltas for entry in event["logprobs"]] == done["logprobs"]
-    assert done["type"] == "transcript.text.done"
 
 
 @pytest.mark.parametrize("response_format", ["text", "srt", "vtt", "verbose_json"])

@@ -311,6 +311,12 @@ def test_a_part_without_times_is_shown_in_its_own_time(multichannel, cut_as):
     assert [(event["start"], event["end"]) for event in segments] == shown
 
 
+def is_on_loop():
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop() is not None
+    return False
+
+
 @pytest.fixture
 def ran_on_loop(monkeypatch):
     """Record for the steps of writing an answer whether they ran on an event loop."""
@@ -320,7 +326,7 @@ def ran_on_loop(monkeypatch):
         step = getattr(where, name)
 
         def watched(*args, **kwargs):
-            ran.append(asyncio._get_running_loop() is not None)
+            ran.append(is_on_loop())
             return step(*args, **kwargs)
 
         monkeypatch.setattr(where, name, watched)

@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-from io import StringIO
 
 import numpy as np
 import pytest
-import srt
-import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio import TranscriptionDiarized
@@ -66,34 +63,6 @@ def test_with_diarized_json_the_channels_are_speakers_as_openais_client_knows_th
     assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == done.text == answer.text
 
 
-def test_without_it_the_mean_of_the_channels_is_transcribed(service):
-    answer = service.post(**form(BOTH, multichannel="false")).json()
-
-    assert answer == {
-        "text": transcript((LEFT + RIGHT) / 2).text,
-        "usage": {"type": "duration", "seconds": 2.0},
-    }
-
-
-def test_words_and_segments_are_in_the_order_of_time_and_name_their_channel(service):
-    fields = {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]}
-
-    answer = post(service, BOTH, **fields).json()
-
-    assert [(word["word"], word["start"], word["channel"]) for word in answer["words"]] == [
-        ("32000", 0.0, 1),
-        ("32000", 0.0, 2),
-        (HEARD[0].split()[1], 1.0, 1),
-        (HEARD[1].split()[1], 1.0, 2),
-    ]
-    assert [(one["id"], one["text"], one["channel"]) for one in answer["segments"]] == [
-        (0, HEARD[0], 1),
-        (1, HEARD[1], 2),
-    ]
-    assert (answer["task"], answer["duration"]) == ("transcribe", 2.0)
-    assert [channel["text"] for channel in answer["channels"]] == HEARD
-
-
 def test_a_silent_channel_costs_nothing(service):
     before = service.metric("steno_audio_seconds_total")
     silent = np.zeros_like(LEFT)
@@ -118,20 +87,6 @@ def test_without_speech_on_any_channel_the_text_is_empty(service, response_forma
         assert answer.text == {"text": "", "srt": "", "vtt": "WEBVTT\n"}[response_format]
 
 
-def test_a_text_has_a_line_for_each_turn(service):
-    answer = post(service, BOTH, response_format="text")
-
-    assert answer.text == f"Channel 1: {HEARD[0]}\nChannel 2: {HEARD[1]}\n"
-
-
-def test_subtitles_name_the_channel(service):
-    subrip = list(srt.parse(post(service, BOTH, response_format="srt").text))
-    captions = list(webvtt.from_buffer(StringIO(post(service, BOTH, response_format="vtt").text)))
-
-    assert [cue.content for cue in subrip] == [f"Channel 1: {HEARD[0]}", f"Channel 2: {HEARD[1]}"]
-    assert [(cue.voice, cue.text) for cue in captions] == [("Channel 1", HEARD[0]), ("Channel 2", HEARD[1])]
-
-
 def test_a_stream_has_the_turns_as_they_come_and_the_same_whole(service):
     *turns, done = events(post(service, BOTH, stream="true"))
 
@@ -140,18 +95,6 @@ def test_a_stream_has_the_turns_as_they_come_and_the_same_whole(service):
     whole = post(service, BOTH).json()
     del whole["usage"]
     assert done == {"type": "transcript.text.done", "duration": 2.0} | whole
-
-
-def test_a_stream_with_times_has_a_segment_for_each_turn(service):
-    fields = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
-    answer = events(post(service, BOTH, stream="true", **fields))
-
-    segments = [event for event in answer if event["type"] == "transcript.text.segment"]
-    assert [(one["id"], one["channel"], one["speaker"], one["text"]) for one in segments] == [
-        ("0", 1, "Channel 1", HEARD[0]),
-        ("1", 2, "Channel 2", HEARD[1]),
-    ]
-    assert [word["word"] for word in segments[1]["words"]] == HEARD[1].split()
 
 
 @pytest.mark.parametrize("stream", ["true", "false"])

@@ -66,13 +66,6 @@ def test_cached_files_are_not_sent_again(client):
     assert changed.status_code == 200
 
 
-def test_head_has_the_headers_of_get(client):
-    head, get = client.head("/"), client.get("/")
-
-    assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-length"] == str(len(get.content))
-
-
 @pytest.mark.parametrize(
     "path", ["/web", "/web/", "/web/index.html", "/web/none.js", "/web/..%20/settings.py", "/favicon.ico"]
 )
