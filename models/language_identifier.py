@@ -47,6 +47,7 @@ class LanguageIdentifier(DeviceModel):
         device: the device that it computes on.
         dtype: dtype of its encoder.
         precision: name of ``dtype``.
+        network: its encoder and head.
         sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights on the device.
         languages: the languages that it knows: ISO 639-1 codes where there is one, else its own labels; sorted.
@@ -55,18 +56,18 @@ class LanguageIdentifier(DeviceModel):
     def __init__(self, checkpoint: IdentifierCheckpoint, device: torch.device, dtype: torch.dtype) -> None:
         self._config = config = checkpoint.config
         self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
-        self._network = IdentifierNetwork.without_weights(config)
-        self._network.load_state_dict(checkpoint.state, assign=True)
-        self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
-        self._network.fold()
-        self._network.encoder.to(device, dtype)
-        self._network.head.to(device, torch.float32)
-        self._network.eval().requires_grad_(requires_grad=False)
+        self.network = IdentifierNetwork.without_weights(config)
+        self.network.load_state_dict(checkpoint.state, assign=True)
+        self._parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        self.network.fold()
+        self.network.encoder.to(device, dtype)
+        self.network.head.to(device, torch.float32)
+        self.network.eval().requires_grad_(requires_grad=False)
         self.device = device
         self.dtype = dtype
         self.precision = checked_precision(dtype, device)
         self.sample_rate = config.features.sample_rate
-        tensors = (*self._network.parameters(), *self._network.buffers())
+        tensors = (*self.network.parameters(), *self.network.buffers())
         self.weight_bytes = sum(tensor.nbytes for tensor in tensors)
         self._label_languages = [language_of_label(label) for label in config.labels]
         self.languages = tuple(sorted(set(self._label_languages)))
@@ -122,7 +123,7 @@ class LanguageIdentifier(DeviceModel):
     def _probabilities(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:  # noqa: ARG002
         """Return the probabilities of the labels, [batch, labels]."""
         features, frames = self._front_end(waveforms, lengths)
-        return (self._network(features.to(self.dtype), frames).softmax(dim=-1),)
+        return (self.network(features.to(self.dtype), frames).softmax(dim=-1),)
 
 
 class PendingProbabilities:

@@ -53,6 +53,8 @@ class Model(DeviceModel):
         device: the device that it computes on.
         dtype: dtype of its weights and activations; with int8, activations have the dtype that the CPU is fastest in.
         precision: name of ``dtype``, or "tf32" for float32 whose products are rounded.
+        network: its encoder and heads, folded, packed and converted for the device.
+        vocabulary: the texts of its tokens.
         sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights on the device, with its language model.
         seconds_per_frame: seconds from one encoder frame to the next.
@@ -79,32 +81,32 @@ class Model(DeviceModel):
             raise ValueError("int8 is for Conformers; use another dtype for this model")
         if language_model is not None and self._config.attention:
             raise ValueError("a language model is for CTC and transducers, and this model has an attention decoder")
-        self._vocabulary = Vocabulary(checkpoint.tokenizer)
+        self.vocabulary = Vocabulary(checkpoint.tokenizer)
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
-        self._network = Network.without_weights(self._config)
-        self._network.load_state_dict(checkpoint.hand_over(), assign=True)
-        self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
-        self._network.fold()
+        self.network = Network.without_weights(self._config)
+        self.network.load_state_dict(checkpoint.hand_over(), assign=True)
+        self._parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        self.network.fold()
         self._activations = default_dtype(device) if dtype is torch.int8 else dtype
         if dtype is torch.int8:
-            self._network.quantize(self._activations)
+            self.network.quantize(self._activations)
         if dtype is torch.float16:
-            check_range(self._network)
-        self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
+            check_range(self.network)
+        self.network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
-            self._network.pack(self._activations)
+            self.network.pack(self._activations)
         self.device = device
         with self._as_current_device():
-            compare_kernels(self._network.encoder, self._network.attention_decoder, device, self._activations)
+            compare_kernels(self.network.encoder, self.network.attention_decoder, device, self._activations)
         self._language_model = None
         if language_model is not None:
-            self._language_model = open_language_model(Path(language_model), self._vocabulary, device)
+            self._language_model = open_language_model(Path(language_model), self.vocabulary, device)
         self._writer: Writer | None = None
-        if self._config.prompts and self._network.attention_decoder:
+        if self._config.prompts and self.network.attention_decoder:
             assert isinstance(checkpoint.tokenizer, PromptTokenizer)
-            self._vocabulary = vocabulary = PromptedVocabulary(checkpoint.tokenizer)
+            self.vocabulary = vocabulary = PromptedVocabulary(checkpoint.tokenizer)
             prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
-            self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
+            self._writer = Writer(self.network.attention_decoder, self._config, prompts, vocabulary)
             self.languages = self._config.prompts.languages
             self.default_language = self._config.prompts.default_language
         if self._config.language_prompts:
@@ -112,23 +114,23 @@ class Model(DeviceModel):
         self._token_languages: dict[int, str] = {}
         if isinstance(checkpoint.tokenizer, AggregateTokenizer) and not self._config.prompts:
             self._token_languages = checkpoint.tokenizer.languages
-            if len(self._token_languages) == len(self._vocabulary.pieces):
+            if len(self._token_languages) == len(self.vocabulary.pieces):
                 self.languages = self.languages or list(dict.fromkeys(self._token_languages.values()))
-        self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
+        self.weight_bytes = sum(tensor.nbytes for tensor in chain(self.network.parameters(), self.network.buffers()))
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
-        self._greedy_ctc = greedy_ctc(self._network.ctc).search if self._network.ctc else None
-        self._phrases = PhraseTrees(self._vocabulary, device)
+        self._greedy_ctc = greedy_ctc(self.network.ctc).search if self.network.ctc else None
+        self._phrases = PhraseTrees(self.vocabulary, device)
         # A prompt for the language says more than a script.
         self._masks = None
         if not self._writer and not self._config.language_prompts:
-            self._masks = ScriptMasks(self._vocabulary, device)
+            self._masks = ScriptMasks(self.vocabulary, device)
         self._detokenizers = {
-            decoder: Detokenizer(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
+            decoder: Detokenizer(self.vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
             for decoder in self._config.decoders
         }
         self._searches: dict[Decoder, Search] = {}
@@ -196,7 +198,7 @@ class Model(DeviceModel):
             ValueError: if the model has no CTC decoder.
             Float16OverflowError: if values of the model go beyond the range of float16.
         """
-        if not self._network.ctc:
+        if not self.network.ctc:
             raise ValueError("this model has no CTC decoder, which finds words")
         with self._as_current_device():
             encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
@@ -253,7 +255,7 @@ class Model(DeviceModel):
             "weight_bytes": weight_bytes(self._parameters),
             "layers": config.encoder.layers,
             "width": config.encoder.width,
-            "vocabulary": {"kind": self._vocabulary.kind, "size": config.vocabulary_size},
+            "vocabulary": {"kind": self.vocabulary.kind, "size": config.vocabulary_size},
             "mels": config.features.mels,
             "sample_rate": self.sample_rate,
             "window_stride": config.features.window_stride,
@@ -284,7 +286,7 @@ class Model(DeviceModel):
     @property
     def token_bytes(self) -> tuple[bytes, ...]:
         """The text of each token, in UTF-8, by id."""
-        return self._vocabulary.token_bytes
+        return self.vocabulary.token_bytes
 
     @property
     def language_tags(self) -> dict[int, str]:
@@ -294,7 +296,7 @@ class Model(DeviceModel):
         """
         if self._token_languages:
             return self._token_languages
-        pieces = {token: self._vocabulary.pieces[token].strip("<>") for token in self._vocabulary.tags}
+        pieces = {token: self.vocabulary.pieces[token].strip("<>") for token in self.vocabulary.tags}
         named = {token: language_of_label(piece) for token, piece in pieces.items() if "-" in piece}
         return {token: code for token, code in named.items() if code in NAMES}
 
@@ -340,8 +342,8 @@ class Model(DeviceModel):
 
     def _label_scores(self, frames: Tensor) -> Tensor:
         """Return the CTC decoder's log probabilities, float32, for one utterance's encoder frames [frames, width]."""
-        assert self._network.ctc
-        scores: Tensor = self._network.ctc(frames[None])[0].float().log_softmax(dim=-1)
+        assert self.network.ctc
+        scores: Tensor = self.network.ctc(frames[None])[0].float().log_softmax(dim=-1)
         if self.dtype is torch.float16:
             check_overflow(scores.amax(dim=-1).cpu().numpy())
         return scores
@@ -354,23 +356,23 @@ class Model(DeviceModel):
         return *self._encode(features, frames, known), frames
 
     def _encode(self, features: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor]:
-        encoded: tuple[Tensor, Tensor] = self._network.encoder(features.to(self._activations), lengths, known)
+        encoded: tuple[Tensor, Tensor] = self.network.encoder(features.to(self._activations), lengths, known)
         return encoded
 
     def _prompted(self, encoded: Tensor, prompts: Sequence[Prompt]) -> Tensor:
         """Return encoder frames [batch, frames, width] that know the languages of their prompts, if the model asks."""
         config = self._config.language_prompts
-        if config is None or self._network.prompt is None:
+        if config is None or self.network.prompt is None:
             return encoded
         places = torch.tensor([config.place(prompt.language) for prompt in prompts], pin_memory=encoded.is_cuda)
-        prompted: Tensor = self._network.prompt(encoded, places.to(encoded.device, non_blocking=True))
+        prompted: Tensor = self.network.prompt(encoded, places.to(encoded.device, non_blocking=True))
         return prompted
 
     def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:
         """Return the result of greedy CTC, packed; see ``SearchResult``."""
-        assert self._network.ctc
+        assert self.network.ctc
         encoded, frames, _ = self._encoded(waveforms, lengths, known)
-        return (ctc_greedy(self._network.ctc(encoded), frames, self._network.ctc.blank).packed(),)
+        return (ctc_greedy(self.network.ctc(encoded), frames, self.network.ctc.blank).packed(),)
 
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         if self._writer:
@@ -380,7 +382,7 @@ class Model(DeviceModel):
 
     def _choose_searches(self) -> dict[str, ChosenSearch]:
         """Return the search of each decoder by what its graphs are called; greedy CTC is part of its pass."""
-        network, transducer = self._network, self._config.transducer
+        network, transducer = self.network, self._config.transducer
         chosen = {}
         if transducer and network.predictor and network.joint:
             parts = network.predictor, network.joint, transducer.max_symbols
@@ -394,12 +396,12 @@ class Model(DeviceModel):
     @cached_property
     def _finder(self) -> Aligner:
         """The aligner that uses the scores of this model's CTC decoder."""
-        assert self._network.ctc
-        return Aligner(self._vocabulary, self._network.ctc.blank, self._config.seconds)
+        assert self.network.ctc
+        return Aligner(self.vocabulary, self.network.ctc.blank, self._config.seconds)
 
     @property
     def _punctuates(self) -> bool:
-        return not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
+        return not self.vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
 
 
 def _shown_context(encoder: EncoderConfig) -> str | None:

@@ -24,7 +24,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, wa
 
         def search() -> object:
             # Private calls, because only this benchmark searches without encoding.
-            if decoder == "ctc" and (head := model._network.ctc):  # noqa: SLF001
+            if decoder == "ctc" and (head := model.network.ctc):
                 return ctc_greedy(head(encoded), frames, head.blank).rows()
             return model._searches[model.check_decoder(decoder)](encoded, frames, None, None).rows()  # noqa: SLF001
 

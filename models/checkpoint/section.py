@@ -1,6 +1,6 @@
 """Reading one section of a configuration key by key, so that no key is overlooked."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from models.errors import UnreadableCheckpointError, UnsupportedValueError, shown
@@ -78,18 +78,18 @@ class Section:
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of strings; empty when it is absent or null."""
-        value = self.get(name)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            raise UnsupportedValueError(self.key(name), value, "a list of text")
-        return tuple(value or ())
+        return self._listed(name, lambda item: isinstance(item, str), "text")
 
     def integers(self, name: str, *, low: int, high: int) -> tuple[int, ...]:
         """Return a list of integers within bounds; empty when it is absent or null."""
+        return self._listed(
+            name, lambda item: type(item) is int and low <= item <= high, f"whole numbers from {low} to {high}"
+        )
+
+    def _listed(self, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
         value = self.get(name)
-        if value is not None and not (
-            isinstance(value, list) and all(type(item) is int and low <= item <= high for item in value)
-        ):
-            raise UnsupportedValueError(self.key(name), value, f"a list of whole numbers from {low} to {high}")
+        if value is not None and not (isinstance(value, list) and all(map(fits, value))):
+            raise UnsupportedValueError(self.key(name), value, f"a list of {what}")
         return tuple(value or ())
 
     def section(self, name: str) -> "Section":
@@ -130,17 +130,15 @@ class Section:
         """Mark keys as read that cannot change a result."""
         self._seen.update(names)
 
-    def refuse_the_rest(self) -> None:
-        """Refuse keys that were not read, because their meaning is not known."""
-        for name, value in self._values.items():
-            if name not in self._seen:
-                raise UnsupportedValueError(self.key(name), value, "no such key")
+    def refuse_the_rest(self, *, unless_off: bool = False) -> None:
+        """Refuse keys that were not read, because their meaning is not known.
 
-    def refuse_the_rest_unless_off(self) -> None:
-        """Refuse keys that were not read, unless they are null, false, 0 or empty and so switch nothing on."""
+        Those that are null, false, 0 or empty switch nothing on, and may be left ``unless_off``.
+        """
         for name, value in self._values.items():
-            if name not in self._seen and _as_meant(value):
-                raise UnsupportedValueError(self.key(name), value, "this key only when it is off")
+            if name not in self._seen and (_as_meant(value) or not unless_off):
+                supported = "this key only when it is off" if unless_off else "no such key"
+                raise UnsupportedValueError(self.key(name), value, supported)
 
 
 def _as_meant(value: Any) -> Any:  # noqa: ANN401  # what YAML holds

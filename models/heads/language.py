@@ -4,6 +4,7 @@ Arithmetic as in NeMo's SpeakerDecoder: x-vectors pool mean and deviation (Snyde
 attention (Desplanques et al., 2020, arXiv 2005.07143).
 """
 
+from collections import OrderedDict
 from itertools import pairwise
 
 import torch
@@ -26,8 +27,8 @@ class LanguageHead(nn.Module):
         self.pooling_kind = config.pooling
         self.attention = FrameAttention(width, config.attention_width) if config.pooling == "attention" else None
         widths = [width if config.pooling == "mean" else 2 * width, *config.embedding_widths]
-        layer = EmbeddingBehindNorm if self.attention else Embedding
-        self.embeddings = nn.Sequential(*(layer(*pair) for pair in pairwise(widths)))
+        behind_norm = self.attention is not None
+        self.embeddings = nn.Sequential(*(_embedding(*pair, behind_norm=behind_norm) for pair in pairwise(widths)))
         self.output = nn.Linear(widths[-1], len(config.labels))
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
@@ -84,29 +85,9 @@ class FrameAttention(nn.Module):
         return scores.masked_fill(~valid, torch.finfo(scores.dtype).min).softmax(dim=1)
 
 
-class Embedding(nn.Module):
-    """A linear layer, batch norm without weights, and ReLU."""
-
-    def __init__(self, width_in: int, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width_in, width)
-        self.norm = nn.BatchNorm1d(width, affine=False)
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Apply to ``vectors`` [batch, width_in]."""
-        embedded: Tensor = self.norm(self.linear(vectors)).relu()
-        return embedded
-
-
-class EmbeddingBehindNorm(nn.Module):
-    """Batch norm and a linear layer."""
-
-    def __init__(self, width_in: int, width: int) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(width_in)
-        self.linear = nn.Linear(width_in, width)
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Apply to ``vectors`` [batch, width_in]."""
-        embedded: Tensor = self.linear(self.norm(vectors))
-        return embedded
+def _embedding(width_in: int, width: int, *, behind_norm: bool) -> nn.Sequential:
+    """Return batch norm and a linear layer, or a linear layer, batch norm without weights, and ReLU."""
+    linear = nn.Linear(width_in, width)
+    if behind_norm:
+        return nn.Sequential(OrderedDict(norm=nn.BatchNorm1d(width_in), linear=linear))
+    return nn.Sequential(OrderedDict(linear=linear, norm=nn.BatchNorm1d(width, affine=False), relu=nn.ReLU()))

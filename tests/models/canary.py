@@ -3,9 +3,13 @@
 from contextlib import contextmanager
 
 from models import Prompt
+from models.checkpoint import read_checkpoint
+from models.text.prompt_writer import PromptWriter
+from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
 
 NAME = "canary-small"
+PATH = GOLDEN / NAME / "model.nemo"
 PROMPTS = {
     "en-en-pnc": Prompt(),
     "en-en-nopnc": Prompt(language="en", punctuation=False),
@@ -29,11 +33,17 @@ def options(prompt):
     }
 
 
+def prompt_tokens(path, prompt):
+    """The tokens of a prompt, by the prompts and the vocabulary of a checkpoint."""
+    checkpoint = read_checkpoint(path)
+    return PromptWriter(checkpoint.config.prompts, checkpoint.tokenizer).tokens(prompt)
+
+
 @contextmanager
-def leads():
+def leads(model):
     """Collect how far each decision is ahead of its runner-up, while the block transcribes one utterance."""
     found = []
-    decoder = model().model._network.attention_decoder
+    decoder = model.model.network.attention_decoder
 
     def note(_, inputs, logits):
         if inputs[0].size(1) == 1:  # a step, and not the prompt

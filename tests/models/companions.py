@@ -43,10 +43,10 @@ def lead_of_every_decision(model):
             leads.append(float((best[..., 0] - best[..., 1]).min()))
 
     def on_logits(head, _, logits):
-        for decisions in head.split(logits) if head is model.model._network.joint else [logits]:
+        for decisions in head.split(logits) if head is model.model.network.joint else [logits]:
             note(decisions)
 
-    heads = [head for head in (model.model._network.ctc, model.model._network.joint) if head is not None]
+    heads = [head for head in (model.model.network.ctc, model.model.network.joint) if head is not None]
     hooks = [head.register_forward_hook(on_logits) for head in heads]
     try:
         yield leads

@@ -33,7 +33,7 @@ FORCED_FROM_AUDIO = 5e-3
 
 @every_prompt
 def test_prompts_are_nemos_tokens(name):
-    tokens = canary.model().model._writer._prompts.tokens(canary.PROMPTS[name])
+    tokens = canary.prompt_tokens(canary.PATH, canary.PROMPTS[name])
 
     assert tokens == golden.facts(canary.NAME)["settings"]["prompts"][name]["ids"]
 
@@ -51,7 +51,7 @@ def test_transcripts_are_nemos(name, together, device):
     for clip_name, hypothesis in zip(golden.CLIPS, hypotheses, strict=True):
         recorded = canary.transcript(clip_name, name)
         assert hypothesis.tokens == recorded["tokens"]
-        assert model.model._vocabulary.tokenizer.join(hypothesis.tokens) == recorded["raw_text"]
+        assert model.model.vocabulary.tokenizer.join(hypothesis.tokens) == recorded["raw_text"]
         assert hypothesis.text == recorded["text"]
         assert hypothesis.frames is None
         assert len(hypothesis.token_confidence) == len(hypothesis.tokens)
@@ -74,8 +74,8 @@ def test_a_beam_finds_what_nemos_finds(beam):
 @cache
 def unsure(beam, scale=0.3):
     """The golden model with an output layer scaled down: otherwise a beam would change nothing."""
-    model = load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
-    decoder = model.model._network.attention_decoder
+    model = load_model(canary.PATH, beam=beam)
+    decoder = model.model.network.attention_decoder
     with torch.no_grad():
         decoder.embedding.weight.mul_(scale)
         decoder.output_bias.mul_(scale)
@@ -96,7 +96,7 @@ def test_with_a_beam_too_tokens_are_the_same_alone_and_in_a_batch():
 @pytest.mark.parametrize("beam", [0, 33])
 def test_a_beam_out_of_bounds_is_refused(beam):
     with pytest.raises(ValueError, match="not between 1 and 32"):
-        load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
+        load_model(canary.PATH, beam=beam)
 
 
 def test_words_have_the_times_that_the_model_wrote():
@@ -136,9 +136,9 @@ def test_bytes_of_the_tokens_are_the_text(name):
 @pytest.mark.parametrize("key", [key for key in golden.tensors(canary.NAME) if "/forced/" in key])
 def test_log_probabilities_of_a_forced_transcript_agree(key):
     model, (_, clip_name, _, prompt_name) = canary.model(), key.split("/")
-    decoder = model.model._network.attention_decoder
+    decoder = model.model.network.attention_decoder
     written = canary.transcript(clip_name, prompt_name)["tokens"]
-    tokens = torch.tensor([model.model._writer._prompts.tokens(canary.PROMPTS[prompt_name]) + written])
+    tokens = torch.tensor([canary.prompt_tokens(canary.PATH, canary.PROMPTS[prompt_name]) + written])
 
     encoded, lengths = model.encode(*model.features([golden.clip(clip_name)]))
     with torch.no_grad():
@@ -163,7 +163,7 @@ def test_tokens_are_the_same_alone_and_in_any_batch_of_prompts(asked, extra, gar
     together = model.recognize_batch(*padded(utterances, extra, garbage), prompts=prompts).transcripts()
 
     for samples, prompt, hypothesis in zip(utterances, prompts, together, strict=True):
-        with canary.leads() as leads:
+        with canary.leads(model) as leads:
             (alone,) = model.transcribe([samples], **canary.options(prompt))
         if min(leads, default=1.0) < MARGIN:
             event("a decision under the margin")
@@ -221,7 +221,7 @@ def test_info_says_what_it_can_be_asked_for():
 
 def identifying():
     identifier = GOLDEN / "identifier-statistics" / "model.nemo"
-    return load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=identifier)
+    return load_model(canary.PATH, language_identifier=identifier)
 
 
 def test_an_identifier_decides_on_languages_that_no_prompt_names():
@@ -255,7 +255,7 @@ def test_an_identifier_of_another_rate_gets_audio_at_that_rate(tmp_path):
     assert identifier.sample_rate == 8_000
     assert found == [pytest.approx(one, abs=1e-6) for one in identifier.identify(halved)]
     named = [max(("de", "en"), key=one.get) for one in found]
-    model = load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=path)
+    model = load_model(canary.PATH, language_identifier=path)
     expected = canary.model().transcribe(pcm, language=named)
     assert [one.text for one in model.transcribe(pcm)] == [one.text for one in expected]
 
@@ -271,4 +271,4 @@ def test_an_identifier_that_knows_none_of_the_languages_is_refused(tmp_path):
     path = archive(tmp_path / "identifier.nemo", with_config(golden_members("identifier-statistics"), document))
 
     with pytest.raises(ValueError, match="knows none of the model's languages"):
-        load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=path)
+        load_model(canary.PATH, language_identifier=path)

@@ -27,7 +27,7 @@ def encode_alone(model, clip_name):
 
 
 def log_probabilities(model, encoded):
-    return model.model._network.ctc(encoded).log_softmax(-1)
+    return model.model.network.ctc(encoded).log_softmax(-1)
 
 
 def runs(head):

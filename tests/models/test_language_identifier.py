@@ -44,7 +44,7 @@ def test_probabilities_are_nemos(name):
 
 @pytest.mark.golden
 def test_scores_are_nemos_from_the_same_features():
-    name, network = "identifier-statistics", identifier("identifier-statistics")._network
+    name, network = "identifier-statistics", identifier("identifier-statistics").network
 
     for clip_name in golden.CLIPS:
         features = golden.tensors("variant-local-attention")[f"alone/{clip_name}/features"]

@@ -87,7 +87,7 @@ def test_the_tags_of_languages_are_told_apart_from_other_tags():
     tagged, ending = (model(name, None).model for name in ("streaming-prompt-rnnt", "streaming-eou-rnnt"))
 
     assert set(tagged.language_tags.values()) == {"de", "en"}
-    assert {tagged._vocabulary.pieces[token] for token in tagged.language_tags} >= {"<de-DE>", "<en-US>"}
+    assert {tagged.vocabulary.pieces[token] for token in tagged.language_tags} >= {"<de-DE>", "<en-US>"}
     assert ending.language_tags == {}
 
 
@@ -113,7 +113,7 @@ def test_a_clip_longer_than_a_piece_of_the_subsampling_is_encoded_as_on_a_gpu():
     """A CPU shortens features in pieces; all at once, as a GPU does, gives the same frames."""
     import torch
 
-    subsampling = model("streaming-multi-rnnt", None).model._network.encoder.subsampling
+    subsampling = model("streaming-multi-rnnt", None).model.network.encoder.subsampling
     with torch.no_grad():
         for frames in (511, 512, 513, 514, 1040):
             features = torch.randn(1, 128, frames)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import PromptError, load_model
+from models.checkpoint import read_checkpoint
 from models.device_model import batches
 from models.network import Network
 from tests.conftest import GOLDEN
@@ -35,7 +36,9 @@ def test_info_is_ready_for_json(model):
 
     assert json.loads(json.dumps(info)) == info
     assert info["class"] == "EncDecHybridRNNTCTCBPEModel"
-    published = Network.without_weights(model.model._config)  # what it computes with is folded
+    published = Network.without_weights(
+        read_checkpoint(GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo").config
+    )  # what it computes with is folded
     assert info["parameters"] == sum(parameter.numel() for parameter in published.parameters())
     assert info["vocabulary"] == {"kind": "sentencepiece", "size": 128}
     assert info["languages"] is None
@@ -127,8 +130,8 @@ def test_nothing_is_kept_for_a_gradient(model):
     encoded, _ = model.encode(*model.features([golden.clip("slt-1s")]))
 
     assert not encoded.requires_grad
-    assert not any(parameter.requires_grad for parameter in model.model._network.parameters())
-    assert not model.model._network.training
+    assert not any(parameter.requires_grad for parameter in model.model.network.parameters())
+    assert not model.model.network.training
 
 
 @pytest.mark.parametrize("device", golden.DEVICES)

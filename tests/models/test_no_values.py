@@ -65,7 +65,7 @@ def test_a_batch_with_a_language_model_is_recognised_without_a_look_at_its_value
 
 def test_a_search_that_the_host_drives_does_ask():
     model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", device=META)
-    network = model.model._network
+    network = model.model.network
     frames, lengths, _ = model.model.passes.works[0](
         *(tensor.to(META) for tensor in model.model.batch(golden.clips())), None
     )

@@ -56,9 +56,9 @@ def recognized(name, decoder, clips, prompts):
 @cache
 def brute(name, decoder, clip, asked):
     """The clip alone, by a model whose output layer never says the labels that are left out."""
-    network = model(name)._network
+    network = model(name).network
     layer = network.ctc.projection if decoder == "ctc" else network.joint.output
-    pieces = model(name)._vocabulary.pieces
+    pieces = model(name).vocabulary.pieces
     left_out = torch.tensor([not scripts_of_text(piece) <= ALLOWED[asked] for piece in pieces])
     bias = layer.bias.clone()
     with torch.no_grad():

@@ -66,7 +66,7 @@ class NeMo:
 def our_log_probabilities(model: Transcriber, samples: torch.Tensor) -> torch.Tensor:
     """CTC's log-probabilities [frames, labels + 1] of one recording."""
     encoded, frames = model.encode(*model.features([samples.numpy()]))
-    return model.model._network.ctc(encoded).log_softmax(-1)[0, : int(frames[0])]
+    return model.model.network.ctc(encoded).log_softmax(-1)[0, : int(frames[0])]
 
 
 def compare(model: Transcriber, nemo: NeMo, path: Path, source: str) -> Comparison:

@@ -27,7 +27,7 @@ class FaultyRecognizer(SpeechRecognizer):
         super().__init__(load, on_download)
         self._is_warm = self._is_poisoned = False
         self._nan_rows = []
-        self._model._network.encoder.register_forward_hook(self._spoil)
+        self._model.network.encoder.register_forward_hook(self._spoil)
 
     def warm_up(self):
         yield from super().warm_up()

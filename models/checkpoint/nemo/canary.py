@@ -39,7 +39,7 @@ def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecod
     section.expect("pre_ln_final_layer_norm", True)
     section.expect("library", "nemo")
     section.ignore("config_dict")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
     config = _decoder(section.section("config_dict"), attention_decoding(root.section("decoding")))
     defaults = root.section("model_defaults")
     defaults.expect("asr_enc_hidden", encoder_width)
@@ -70,7 +70,7 @@ def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderC
         beam=decoding.beam,
         length_penalty=decoding.length_penalty,
     )
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
     return config
 
 
@@ -79,7 +79,7 @@ def _check_head(section: Section, width: int) -> None:
     section.expect("num_layers", 1)
     section.expect("hidden_size", width)
     section.ignore("num_classes", "activation", "log_softmax", "dropout", "use_transformer_init")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
 
 
 def tokenizer_files(section: Section) -> tuple[str, ...]:
@@ -149,5 +149,5 @@ def _default_language(root: Section) -> str:
             slots.require("source_lang", match is not None, "languages, by their codes in ISO 639-1")
             found = match[1] if match else tag
         slots.expect("target_lang", None, found, f"<|{found}|>")
-        slots.refuse_the_rest_unless_off()
+        slots.refuse_the_rest(unless_off=True)
     return found

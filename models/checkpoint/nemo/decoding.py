@@ -27,7 +27,7 @@ def ctc_decoding(section: Section) -> None:
     """
     _check_shared(section)
     section.ignore("ctc_timestamp_type", "batch_dim_index", "wfst")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
 
 
 def transducer_decoding(section: Section) -> tuple[tuple[int, ...], int]:
@@ -46,7 +46,7 @@ def transducer_decoding(section: Section) -> tuple[tuple[int, ...], int]:
     section.expect("strip_lang_tags", False, None)
     section.ignore("rnnt_timestamp_type", "fused_batch_size", "compute_langs", "lang_tag_pattern")
     section.ignore("tdt_include_token_duration", "compute_hypothesis_token_set", "durations")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
 
     greedy = section.section("greedy")
     limit = next((key for key in ("max_symbols", "max_symbols_per_step") if greedy.get(key)), None)
@@ -64,7 +64,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     section.expect("temperature", None, 1, 1.0)
     section.ignore("return_best_hypothesis", "compute_langs", "compute_hypothesis_token_set", "preserve_alignments")
     section.ignore("confidence_cfg", "return_xattn_scores", "greedy", "beam")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
 
     chosen = section.section("beam" if section.get("strategy", "beam") == "beam" else "greedy")
     chosen.expect("search_type", "default")
@@ -75,7 +75,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     chosen.ignore("ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
     chosen.ignore("preserve_alignments", "preserve_token_confidence", "confidence_method_cfg", "max_generation_delta")
     chosen.ignore("beam_size", "len_pen")
-    chosen.refuse_the_rest_unless_off()
+    chosen.refuse_the_rest(unless_off=True)
     margin = chosen.integer("max_generation_delta", -1, low=-1, high=2**14)
     return AttentionDecoding(
         length_margin=None if margin < 0 else margin,
@@ -106,4 +106,4 @@ def _check_shared(section: Section) -> None:
     greedy.ignore("preserve_alignments", "preserve_frame_confidence", "compute_timestamps", "ngram_lm_alpha")
     greedy.ignore("confidence_method_cfg", "confidence_measure_cfg", "boosting_tree_alpha")
     greedy.ignore("tdt_include_duration", "tdt_include_token_duration", "tdt_include_duration_confidence")
-    greedy.refuse_the_rest_unless_off()
+    greedy.refuse_the_rest(unless_off=True)

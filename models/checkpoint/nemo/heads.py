@@ -22,7 +22,7 @@ def check_ctc(section: Section, width: int) -> None:
     decoder.expect("feat_in", None, width)
     decoder.expect("add_blank", True)
     decoder.ignore("num_classes", "vocabulary", "init_mode")
-    decoder.refuse_the_rest_unless_off()
+    decoder.refuse_the_rest(unless_off=True)
     ctc_decoding(section.section("decoding"))
 
 
@@ -74,8 +74,8 @@ def _predictor(section: Section, defaults: Section) -> _Predictor:
     else:
         network.expect("rnn_hidden_size", None, -1, width)
         found = _Predictor(width, network.integer("pred_rnn_layers", 1, high=16))
-    section.refuse_the_rest_unless_off()
-    network.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
+    network.refuse_the_rest(unless_off=True)
     return found
 
 
@@ -86,7 +86,7 @@ def _joint(
     section.class_name("_target_", ("RNNTJoint",))
     section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
     section.ignore("fuse_loss_wer", "fused_batch_size", "experimental_fuse_loss_wer", "masking_prob")
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
     network = section.section("jointnet")
     network.expect("encoder_hidden", None, encoder_width)
     network.expect("pred_hidden", None, predictor_width)
@@ -94,7 +94,7 @@ def _joint(
     network.ignore("dropout")
     width = network.integer("joint_hidden", defaults.get("joint_hidden"), high=2**14)
     activation = cast("JointActivation", network.get("activation", "relu"))
-    network.refuse_the_rest_unless_off()
+    network.refuse_the_rest(unless_off=True)
     return width, activation
 
 

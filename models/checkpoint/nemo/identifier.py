@@ -52,7 +52,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     # Angular logits are cosines, whose scale is a setting of the training loss.
     decoder.expect("angular", False, None)
     decoder.ignore("init_mode")
-    decoder.refuse_the_rest_unless_off()
+    decoder.refuse_the_rest(unless_off=True)
     return config
 
 

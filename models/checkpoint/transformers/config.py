@@ -6,7 +6,7 @@ cannot change a transcript, or refused by name.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
@@ -14,12 +14,8 @@ from models.checkpoint.transformers import cohere
 from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
 from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder, parse_streaming_encoder
 from models.checkpoint.transformers.front_end import COHERE, FOR_STREAMS, PLAIN, parse_front_end
-from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
-from models.config import ANY_LANGUAGE, Decoder, LanguagePromptConfig, ModelConfig, TransducerConfig
+from models.config import ANY_LANGUAGE, Decoder, JointActivation, LanguagePromptConfig, ModelConfig, TransducerConfig
 from models.errors import UnsupportedValueError
-
-if TYPE_CHECKING:
-    from models.config import JointActivation
 
 _MAX_VOCABULARY = 1_000_000
 
@@ -99,7 +95,7 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     else:
         _expect_last(root, "blank_token_id", kind.vocabulary, blank)
         transducer = _transducer(root, kind)
-        check_transducer_generation(Section("generation_config", documents.generation), blank)
+        _check_transducer_generation(Section("generation_config", documents.generation), blank)
     ignore_bookkeeping(root)
     root.refuse_the_rest()
     _check_processor(processor, kind)
@@ -131,7 +127,7 @@ def _with_attention_decoder(root: Section, kind: _Kind, documents: Documents) ->
     is_cohere = kind.name == cohere.CLASS
     encoder = parse_encoder(cohere.encoder_section(root) if is_cohere else root.section("encoder_config"))
     attention = (cohere.parse_decoder if is_cohere else parse_decoder)(root, encoder.width)
-    check_attention_generation(Section("generation_config", documents.generation), end_token(root))
+    _check_attention_generation(Section("generation_config", documents.generation), end_token(root))
     prompts = cohere.parse_prompts(root) if is_cohere else PROMPTS
     if is_cohere and cohere.is_as_released(root):
         cohere.check_released(root)
@@ -191,4 +187,32 @@ def _check_processor(section: Section, kind: _Kind) -> None:
     section.expect("decoder_type", None, kind.decoder)
     section.ignore("blank_token", "feature_extractor", "processor_class")
     section.ignore("chat_template")  # Canary's prompts, which we write without it
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
+
+
+def _check_transducer_generation(section: Section, blank: int) -> None:
+    """Check the generation configuration of a transducer whose labels are the ids below ``blank``."""
+    section.expect("decoder_start_token_id", None, blank)
+    # The outputs of a TDT after the blank are durations, which a search for labels suppresses.
+    suppressed = section.integers("suppress_tokens", low=0, high=2**31)
+    section.require("suppress_tokens", all(token > blank for token in suppressed), f"ids above the blank, {blank}")
+    _check_greedy(section)
+
+
+def _check_attention_generation(section: Section, end: int) -> None:
+    """Check the generation configuration of an attention decoder whose texts end with the token ``end``."""
+    section.expect("eos_token_id", None, end, [end])
+    section.ignore("decoder_start_token_id")  # the first token of every prompt
+    section.ignore("max_length", "max_new_tokens")  # the audio bounds the text
+    _check_greedy(section)
+
+
+def _check_greedy(section: Section) -> None:
+    section.expect("num_beams", None, 1)
+    section.expect("do_sample", None, False)
+    section.expect("repetition_penalty", None, 1, 1.0)
+    section.ignore("_from_model_config", "transformers_version", "use_cache", "return_dict_in_generate")
+    section.ignore("output_attentions", "output_hidden_states", "output_scores", "output_logits")
+    section.ignore("pad_token_id", "bos_token_id", "eos_token_id")
+    section.ignore("temperature", "top_k", "top_p", "min_p", "typical_p")  # options of sampling
+    section.refuse_the_rest(unless_off=True)

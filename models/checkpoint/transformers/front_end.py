@@ -52,5 +52,5 @@ def parse_front_end(section: Section, mels: int, kind: str = PLAIN) -> FeatureCo
         log_offset=_LOG_OFFSET,
         normalized=kind != FOR_STREAMS,
     )
-    section.refuse_the_rest_unless_off()
+    section.refuse_the_rest(unless_off=True)
     return config

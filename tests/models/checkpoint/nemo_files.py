@@ -112,6 +112,23 @@ def drop(document, key):
     del document[name]
 
 
+def blamed(parse, document, key, value):
+    """Change a dotted key of a configuration, and return what its refusal names."""
+    put(document, key, value)
+    with pytest.raises(CheckpointError) as caught:
+        parse(document)
+    return str(caught.value).partition(" is ")[0]
+
+
+def leaves(document, path=""):
+    """The dotted keys of a configuration, those of its sections too."""
+    for key, value in document.items():
+        name = f"{path}.{key}" if path else key
+        yield name
+        if isinstance(value, dict):
+            yield from leaves(value, name)
+
+
 def refusal(path, load=load_model):
     """Try to load a checkpoint, and return the error, whose message is one short line."""
     with pytest.raises(CheckpointError) as caught:

@@ -14,6 +14,7 @@ from models import CheckpointError, Prompt, load_model
 from models.config import PromptConfig
 from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
+from tests.models.canary import leads, options, prompt_tokens
 from tests.models.checkpoint.transformers_files import changed
 from tests.models.checkpoint.transformers_models import converted, randomize
 from tests.models.companions import MARGIN
@@ -99,22 +100,9 @@ def written_by_transformers(model, inputs, ids, end):
 
 def alone(model, samples, prompt):
     """What a model writes, and the smallest lead of a decision."""
-    leads, decoder = [], model.model._network.attention_decoder
-
-    def note(_, inputs, logits):
-        if inputs[0].size(1) == 1:
-            best = logits[:, -1, : decoder.vocabulary_size].topk(2).values
-            leads.append(float((best[:, 0] - best[:, 1]).min()))
-
-    hook = decoder.register_forward_hook(note)
-    (hypothesis,) = model.transcribe(
-        [samples],
-        language=prompt.language,
-        target_language=prompt.target_language,
-        punctuation=prompt.punctuation,
-    )
-    hook.remove()
-    return hypothesis.tokens, min(leads)
+    with leads(model) as found:
+        (hypothesis,) = model.transcribe([samples], **options(prompt))
+    return hypothesis.tokens, min(found)
 
 
 @pytest.mark.slow
@@ -128,12 +116,11 @@ def test_random_models_write_the_same_tokens(tmp_path_factory):
         vocabulary, extractor = save_processor(folder, shape["num_mel_bins"])
         theirs = random_model(vocabulary, shape, decoder, biases, seed)
         theirs.save_pretrained(folder)
-        ours = load_model(folder)
+        ours, ids = load_model(folder), prompt_tokens(folder, prompt)
         assert ours.decoders == ("aed",)
         assert set(ours.info()["languages"]) == set(LANGUAGES)
         for samples in CLIPS:
             inputs = extractor(samples, sampling_rate=16_000, return_tensors="pt")
-            ids = ours.model._writer._prompts.tokens(prompt)
             tokens, lead = alone(ours, samples, prompt)
             if lead < MARGIN:
                 event("a decision under the margin")

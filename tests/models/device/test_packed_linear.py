@@ -68,7 +68,7 @@ def test_what_cannot_be_packed_keeps_its_products(dtype, monkeypatch):
 
     model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", dtype=dtype)
 
-    assert not any(isinstance(module, PackedLinear) for module in model.model._network.modules())
+    assert not any(isinstance(module, PackedLinear) for module in model.model.network.modules())
     assert model.transcribe([golden.clip(golden.CLIPS[0])])[0].tokens
 
 
@@ -82,9 +82,9 @@ def test_a_model_finds_the_same_tokens(name, monkeypatch):
 
     conformer = packed.info()["family"] != "jasper"
     for part in (
-        packed.model._network.encoder,
-        packed.model._network.predictor,
-        packed.model._network.attention_decoder,
+        packed.model.network.encoder,
+        packed.model.network.predictor,
+        packed.model.network.attention_decoder,
     ):
         assert part is None or any(isinstance(module, PackedLinear) for module in part.modules()) == conformer
     # A bias less for each layer of a predictor, and in its first no weights of the input, whose products are known.

@@ -199,7 +199,7 @@ OVERFLOWING = [*((name, decoder) for name, decoder in golden.DECODERS if name in
 def scaled_up(path, dtype):
     """A model whose features are ten thousand times as large as they should be."""
     model = load_model(path, dtype=dtype)
-    model.model._network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
+    model.model.network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
     return model
 
 
@@ -213,7 +213,7 @@ def test_values_beyond_the_range_of_float16_are_an_error(name, decoder):
 
 def test_an_aligner_whose_values_are_beyond_the_range_of_float16_finds_no_times():
     model = load_model(golden.GOLDEN / canary.NAME / "model.nemo", dtype=torch.float16, aligner=MODEL)
-    model._aligner._network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
+    model._aligner.network.encoder.register_forward_pre_hook(lambda _, given: (given[0] * 1e4, *given[1:]))
 
     with pytest.raises(Float16OverflowError, match="use bfloat16 or float32"):
         model.transcribe([golden.clip("slt-1s")], timestamps=True)

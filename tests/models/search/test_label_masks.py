@@ -1,9 +1,5 @@
 """CTC with masks finds what it finds in logits that are minus infinity there, each row by itself."""
 
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,18 +11,7 @@ from models.search.ctc_beam import ctc_beam
 from models.search.ctc_search import ctc_search, greedy_ctc
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.label_masks import LabelMasks, table_size
-from models.search.language_model import read_language_model
-from training.language_model import write_language_model
-
-PIECES, BLANK = ("a", "b", "c", "d"), 4
-
-
-@cache
-def language_model():
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "some.ngrams"
-        write_language_model([[0, 1, 2], [3, 1], [2, 2, 0]], PIECES, path, least=(1, 1), weight=0.7, bonus=0.4)
-        return read_language_model(path, PIECES, torch.device("cpu"))
+from tests.models.search.test_ctc_beam import BLANK, language_model
 
 
 def greedy(logits, lengths):

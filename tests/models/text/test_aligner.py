@@ -21,7 +21,7 @@ CANARY = GOLDEN / "canary-small" / "model.nemo"
 
 @cache
 def subwords():
-    return load_model(CTC).model._vocabulary
+    return load_model(CTC).model.vocabulary
 
 
 def vocabulary_of(labels):

@@ -31,50 +31,34 @@ def times_of(vocabulary, utterance):
     return [(word.text, word.start, word.end, word.token_span) for word in words(utterance, vocabulary, float)]
 
 
-def test_a_piece_with_a_word_start_begins_a_word():
-    utterance = row_of(SUBWORDS, "▁the", "re", "▁is", "▁so")
-
-    assert times_of(SUBWORDS, utterance) == [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]
-
-
-def test_a_word_piece_without_the_mark_of_a_continuation_begins_a_word():
-    utterance = row_of(WORD_PIECES, "th", "##ere", "is", ".")
-
-    assert times_of(WORD_PIECES, utterance) == [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]
-
-
-def test_a_space_separates_characters_and_belongs_to_no_word():
-    utterance = row_of(CHARACTERS, *"to be")
-
-    assert times_of(CHARACTERS, utterance) == [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]
-
-
-def test_spaces_at_the_start_count_to_the_first_word_and_at_the_end_to_none():
-    utterance = row_of(CHARACTERS, *"  a ")
-
-    assert times_of(CHARACTERS, utterance) == [("a", 0, 5, (2, 3))]
+@pytest.mark.parametrize(
+    ("vocabulary", "pieces", "expected"),
+    [
+        (SUBWORDS, ("▁the", "re", "▁is", "▁so"), [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]),
+        # A word piece without the mark of a continuation begins a word.
+        (WORD_PIECES, ("th", "##ere", "is", "."), [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]),
+        # A space belongs to no word; spaces at the start count to the first word's time, and at the end to none.
+        (CHARACTERS, tuple("to be"), [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]),
+        (CHARACTERS, tuple("  a "), [("a", 0, 5, (2, 3))]),
+        # A punctuation mark belongs to the word before it, even across a space; a leading one begins the first word.
+        (CHARACTERS, tuple("a . b"), [("a.", 0, 5, (0, 3)), ("b", 8, 9, (4, 5))]),
+        (CHARACTERS, tuple(".a"), [(".a", 0, 3, (0, 2))]),
+        # The start of a word that nothing follows is no word; an unknown piece is one.
+        (SUBWORDS, ("▁so", "▁", "▁is"), [("so", 0, 1, (0, 1)), ("is", 4, 5, (2, 3))]),
+        (SUBWORDS, ("▁so", "<unk>"), [("so", 0, 1, (0, 1)), ("⁇", 2, 3, (1, 2))]),
+        (SUBWORDS, (), []),
+    ],
+)
+def test_tokens_are_joined_to_words(vocabulary, pieces, expected):
+    assert times_of(vocabulary, row_of(vocabulary, *pieces)) == expected
 
 
-def test_a_punctuation_mark_belongs_to_the_word_before_it_even_across_a_space():
-    utterance = row_of(CHARACTERS, *"a . b")
+def test_punctuation_of_an_rnnt_has_its_own_frame_and_that_of_a_tdt_is_at_the_end_of_the_word_before():
+    rnnt = row_of(SUBWORDS, "▁so", "?", frames=[1, 9])
+    tdt = row_of(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
 
-    assert times_of(CHARACTERS, utterance) == [("a.", 0, 5, (0, 3)), ("b", 8, 9, (4, 5))]
-
-
-def test_a_leading_punctuation_mark_begins_the_first_word():
-    assert times_of(CHARACTERS, row_of(CHARACTERS, *".a")) == [(".a", 0, 3, (0, 2))]
-
-
-def test_punctuation_of_an_rnnt_has_its_own_frame():
-    utterance = row_of(SUBWORDS, "▁so", "?", frames=[1, 9])
-
-    assert times_of(SUBWORDS, utterance) == [("so?", 1, 10, (0, 2))]
-
-
-def test_punctuation_of_a_tdt_is_at_the_end_of_the_word_before():
-    utterance = row_of(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
-
-    assert times_of(SUBWORDS, utterance) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
+    assert times_of(SUBWORDS, rnnt) == [("so?", 1, 10, (0, 2))]
+    assert times_of(SUBWORDS, tdt) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
 
 
 def test_a_words_confidence_is_the_lowest_of_its_tokens():
@@ -87,20 +71,6 @@ def test_frames_become_seconds():
     (word,) = words(row_of(SUBWORDS, "▁so", frames=[35]), SUBWORDS, lambda frames: frames * 0.01 * 8)
 
     assert (word.start, word.end) == (2.8000000000000003, 2.88)
-
-
-def test_a_word_start_that_nothing_follows_is_no_word():
-    utterance = row_of(SUBWORDS, "▁so", "▁", "▁is")
-
-    assert times_of(SUBWORDS, utterance) == [("so", 0, 1, (0, 1)), ("is", 4, 5, (2, 3))]
-
-
-def test_an_unknown_piece_is_a_word_without_spaces_around_it():
-    assert times_of(SUBWORDS, row_of(SUBWORDS, "▁so", "<unk>")) == [("so", 0, 1, (0, 1)), ("⁇", 2, 3, (1, 2))]
-
-
-def test_no_tokens_are_no_words():
-    assert words(row([], [], []), SUBWORDS, float) == []
 
 
 @given(
