@@ -109,7 +109,7 @@ def alone(model, samples, prompt):
 def test_random_models_write_the_same_tokens(tmp_path_factory):
     compared = []
 
-    @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
     @given(SHAPES, DECODERS, st.booleans(), st.sampled_from(PROMPTS), st.integers(0, 2**16))
     def check(shape, decoder, biases, prompt, seed):
         folder = tmp_path_factory.mktemp("canary")
