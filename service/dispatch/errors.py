@@ -1,16 +1,4 @@
-"""Errors of well-formed requests that get no transcript.
-
-DispatchError
-├── RefusedError                 try again later
-│   ├── OverloadedError          the service has no room for it now
-│   ├── DrainingError            the service is shutting down
-│   ├── ModelNotReadyError       its model is not loaded yet
-│   ├── DeadlineExceededError    it was accepted, and waited too long
-│   └── NoDecodeProcessError     the system has no room for a process that decodes it
-├── EngineLostError              two engines died under it, or none will have its model any more
-├── DeviceMemoryError            it does not fit the device even alone
-└── TranscriptionFailedError     the engine raised an error on it alone
-"""
+"""Errors of well-formed requests that get no transcript."""
 
 
 class DispatchError(Exception):

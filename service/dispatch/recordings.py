@@ -194,7 +194,11 @@ class Recordings:
             async for cut in cuts:
                 room = window.acquire(cut.stop - cut.start)
                 try:
-                    await _until(room, request.deadline)
+                    async with asyncio.timeout_at(request.deadline):
+                        await room
+                except TimeoutError:
+                    window.release(room)
+                    raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
                 except BaseException:
                     window.release(room)
                     raise
@@ -275,19 +279,6 @@ class Recordings:
         finally:
             unanswered = 0.0 if is_refused else request.seconds - request.answered_seconds
             self._metrics.audio_seconds.labels(outcome, request.options.lane.model).inc(max(0.0, unanswered))
-
-
-async def _until(room: "asyncio.Future[None]", deadline: float | None) -> None:
-    """Wait for room in the window.
-
-    Raises:
-        DeadlineExceededError: if there is none in time.
-    """
-    try:
-        async with asyncio.timeout_at(deadline):
-            await room
-    except TimeoutError:
-        raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
 
 
 async def _joined(joiner: Joiner, rate: int, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:

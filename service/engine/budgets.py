@@ -3,16 +3,11 @@
 A budget is measured once for each setup; the engine keeps it in a file.
 """
 
-import json
-import logging
-import os
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-log = logging.getLogger("steno.engine")
+from service.engine.kept import KeptFile
 
 # Batches that reach this share of the highest throughput are large enough: larger ones make requests wait longer.
 KNEE_SHARE = 0.95
@@ -47,14 +42,10 @@ class Setup:
 
 
 class BudgetCache:
-    """Measured budgets in a JSON file. One that cannot be read counts as empty; one that cannot be written is left.
+    """Measured budgets, in `budgets.json`."""
 
-    Args:
-        path: the file; None is `steno/budgets.json` in the user's cache folder.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or cache_folder() / "budgets.json"
+    def __init__(self) -> None:
+        self._file = KeptFile("budgets.json")
 
     def find(self, setup: Setup) -> float | None:
         """Return the measured budget of a setup in seconds; None if there is none."""
@@ -62,33 +53,16 @@ class BudgetCache:
 
     def __iter__(self) -> Iterator[tuple[Setup, float]]:
         """Yield all setups with their budgets."""
-        try:
-            entries = json.loads(self._path.read_text(encoding="utf-8"))
-            yield from [(Setup(**entry["setup"]), float(entry["seconds"])) for entry in entries]
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("measured budgets cannot be read", extra={"path": str(self._path), "why": str(error)})
+        yield from self._file.read(_parsed) or []
 
     def keep(self, setup: Setup, seconds: float) -> None:
-        """Write a budget, and replace the file atomically; of two engines writing at once, one wins."""
-        entries = [{"setup": asdict(one), "seconds": measured} for one, measured in self if one != setup]
-        entries.append({"setup": asdict(setup), "seconds": seconds})
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            entries = entries[-_MOST_KEPT:]
-            with tempfile.TemporaryDirectory(dir=self._path.parent) as folder:  # removed also if the disk is full
-                file = Path(folder) / self._path.name
-                file.write_text(json.dumps(entries), encoding="utf-8")
-                file.replace(self._path)
-        except OSError as error:
-            log.warning("a measured budget cannot be written", extra={"path": str(self._path), "why": str(error)})
+        """Write a budget."""
+        kept = [(one, measured) for one, measured in self if one != setup] + [(setup, seconds)]
+        self._file.write([{"setup": asdict(one), "seconds": measured} for one, measured in kept[-_MOST_KEPT:]])
 
 
-def cache_folder() -> Path:
-    """Return the folder in the user's cache where engines keep what they have measured."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
-    return Path(home) / "steno"
+def _parsed(entries: Any) -> list[tuple[Setup, float]]:  # noqa: ANN401  # JSON
+    return [(Setup(**entry["setup"]), float(entry["seconds"])) for entry in entries]
 
 
 def knee(one: float, many: float, rows: int, seconds: float) -> float:

@@ -49,57 +49,48 @@ def test_the_least_of_the_doubled_budgets_that_is_fast_enough_and_fits_is_found(
     assert found == min(seconds for seconds in tried if speed_of(seconds) >= 0.95 * max(map(speed_of, tried)))
 
 
-def test_a_budget_is_kept_by_all_that_it_depends_on(tmp_path):
-    path = tmp_path / "new" / "budgets.json"
-    BudgetCache(path).keep(SETUP, 90.0)
-    BudgetCache(path).keep(replace(SETUP, threads=4), 150.0)
-    BudgetCache(path).keep(SETUP, 100.0)
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "steno" / "budgets.json"
 
-    cache = BudgetCache(path)
+
+def test_a_budget_is_kept_by_all_that_it_depends_on(file):
+    BudgetCache().keep(SETUP, 90.0)
+    BudgetCache().keep(replace(SETUP, threads=4), 150.0)
+    BudgetCache().keep(SETUP, 100.0)
+
+    cache = BudgetCache()
     assert cache.find(SETUP) == 100.0
     assert cache.find(replace(SETUP, threads=4)) == 150.0
-    for other in (
-        {"model": "x"},
-        {"device": "x"},
-        {"dtype": "x"},
-        {"longest": 1.0},
-        {"versions": "x"},
-        {"options": "x"},
-        {"share": 0.5},
-    ):
-        assert cache.find(replace(SETUP, **other)) is None
-    assert [file.name for file in path.parent.iterdir()] == ["budgets.json"]
+    for name in ("model", "device", "dtype", "versions", "options"):
+        assert cache.find(replace(SETUP, **{name: "x"})) is None
+    for name in ("longest", "share"):
+        assert cache.find(replace(SETUP, **{name: 0.5})) is None
+    assert [one.name for one in file.parent.iterdir()] == ["budgets.json"]
 
 
-def test_a_budget_of_a_version_that_took_what_fits_is_none_for_this_one(tmp_path):
-    path = tmp_path / "budgets.json"
+def test_a_budget_of_a_version_that_took_what_fits_is_none_for_this_one(file):
     kept = {name: value for name, value in asdict(SETUP).items() if name != "share"}
-    path.write_text(json.dumps([{"setup": kept, "seconds": 1920.0}]))
+    file.parent.mkdir()
+    file.write_text(json.dumps([{"setup": kept, "seconds": 1920.0}]))
 
-    assert [seconds for _, seconds in BudgetCache(path)] == [1920.0]
-    assert BudgetCache(path).find(replace(SETUP, share=0.95)) is None
+    assert [seconds for _, seconds in BudgetCache()] == [1920.0]
+    assert BudgetCache().find(replace(SETUP, share=0.95)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"setup": {"model": 1}, "seconds": 2}]', "{}"])
-def test_a_file_that_is_none_counts_as_empty_and_is_replaced(tmp_path, text):
-    path = tmp_path / "budgets.json"
-    path.write_text(text)
-    cache = BudgetCache(path)
+def test_a_file_that_is_none_counts_as_empty_and_is_replaced(file, text):
+    file.parent.mkdir()
+    file.write_text(text)
 
-    assert cache.find(SETUP) is None
-    cache.keep(SETUP, 90.0)
-    assert cache.find(SETUP) == 90.0
+    assert BudgetCache().find(SETUP) is None
+    BudgetCache().keep(SETUP, 90.0)
+    assert BudgetCache().find(SETUP) == 90.0
 
 
-def test_the_file_stays_small(tmp_path):
-    cache = BudgetCache(tmp_path / "budgets.json")
+def test_the_file_stays_small(file):
     for number in range(70):
-        cache.keep(replace(SETUP, model=str(number)), number)
+        BudgetCache().keep(replace(SETUP, model=str(number)), number)
 
-    assert [seconds for _, seconds in cache] == list(range(6, 70))
-
-
-def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path):
-    (tmp_path / "file").write_text("")
-
-    BudgetCache(tmp_path / "file" / "budgets.json").keep(SETUP, 90.0)
+    assert [seconds for _, seconds in BudgetCache()] == list(range(6, 70))
