@@ -14,8 +14,8 @@ from cli.numbers import positive
 
 if TYPE_CHECKING:
     from bulk.job import Job
-    from bulk.local import LocalEngine
     from bulk.on_ray import RayEngine
+    from bulk.transcription import LocalEngine
 
 _HOURS = 1_000_000
 # A job continues only with the same options, except these, which its rows do not depend on.
@@ -92,7 +92,7 @@ def _engine(args: argparse.Namespace) -> "LocalEngine | RayEngine":
         from bulk.on_ray import RayEngine
 
         return RayEngine(partial(open_model, args), options, args.device)
-    from bulk.local import LocalEngine
+    from bulk.transcription import LocalEngine
 
     return LocalEngine(open_model(args), options)
 

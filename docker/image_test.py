@@ -95,13 +95,13 @@ class Buildah:
         self(
             *("bud", "--layers", "--format", "docker", "--network", "host", "--tag", tag),
             *("--build-arg", f"BASE_IMAGE={base}", "--build-arg", f"VARIANT={variant}"),
-            *(f"--volume={mount}" for mount in self._pip_mounts()),
+            *(f"--volume={mount}" for mount in self.pip_mounts()),
             *arguments,
             str(ROOT),
             show=True,
         )
 
-    def _pip_mounts(self) -> list[str]:
+    def pip_mounts(self) -> list[str]:
         """Return the mounts of the host's configuration of pip, in one file, and of the paths that it names."""
         variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         config = configparser.RawConfigParser()

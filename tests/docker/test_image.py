@@ -222,7 +222,7 @@ def test_the_build_gets_the_hosts_configuration_of_pip_and_not_the_folder_that_i
     monkeypatch.setenv("PIP_TIMEOUT", "60")
     monkeypatch.setenv("PIP_FIND_LINKS", str(mirror))
 
-    mounts = module("image_test").Buildah(tmp_path / "work", "vfs")._pip_mounts()
+    mounts = module("image_test").Buildah(tmp_path / "work", "vfs").pip_mounts()
 
     config, read = tmp_path / "work" / "pip.conf", configparser.RawConfigParser()
     assert mounts == [

@@ -66,6 +66,11 @@ def form(file: bytes, name: str = "clip", **fields: str) -> dict:
     return {"files": {"file": (name, file)}, "data": {"model": "whisper-1"} | fields}
 
 
+def events(answer: httpx.Response) -> list[dict]:
+    """The events of a streamed answer."""
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
 def post_bytes(port: int, body: bytes, **fields: str) -> bytes:
     """A whole POST as it goes over the wire."""
     request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body, **fields))

@@ -8,15 +8,11 @@ import itertools
 import json
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from audio.segment.cuts import CutBlock
-from audio.segment.segmenter import Segment
-from service.dispatch import cut_recording
 from tests.service.serving import form, serving, tone, wav
 
 FOLDER = Path(__file__).parents[2] / "data" / "answers"
@@ -66,10 +62,8 @@ def asked(service: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
-def test_answers_are_as_they_were(service, monkeypatch):
-    ends = np.cumsum((0, *PARTS)).tolist()
-    block = CutBlock([Segment(start, stop) for start, stop in pairwise(ends)], np.full(400, 0.3, np.float32))
-    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
+def test_answers_are_as_they_were(service, cut_as):
+    cut_as(*PARTS)
     found = {}
     with serving(**SERVICES[service], max_utterance_seconds=5.0) as served:
         for (name, file), fields in itertools.product(recordings().items(), asked(service)):

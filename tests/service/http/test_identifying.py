@@ -1,15 +1,11 @@
 """A language identifier beside a model that must be told the language, over a real socket with stub engines."""
 
 import json
-from itertools import pairwise
 
 import httpx
 import numpy as np
 import pytest
 
-from audio.segment.cuts import CutBlock
-from audio.segment.segmenter import Segment
-from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
 from service.settings import Settings, SettingsError
 from tests.service.http.test_api import error
@@ -26,20 +22,6 @@ SHORT_FRENCH = 16_007
 def service():
     with serving(model="prompted.nemo", language_identifier="finder.nemo", max_utterance_seconds=5.0) as served:
         yield served
-
-
-@pytest.fixture
-def cut_as(monkeypatch):
-    """Cut every long recording into pieces of this many samples."""
-
-    def cut(*lengths: int) -> np.ndarray:
-        ends = np.cumsum((0, *lengths)).tolist()
-        segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        block = CutBlock(segments, np.empty(0, np.float32))
-        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
-        return tone(sum(lengths))
-
-    return cut
 
 
 def post(service, samples: np.ndarray, path: str = "transcriptions", **fields) -> httpx.Response:

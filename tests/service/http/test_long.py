@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import traceback
-from itertools import pairwise
 
 import httpx
 import numpy as np
@@ -17,13 +16,11 @@ import soundfile
 import srt
 
 from audio.child_process import ChildProcess
-from audio.segment.cuts import CutBlock
-from audio.segment.segmenter import Segment
-from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription import answer as answering
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, metric, post_bytes, serving, stop_decoders, tone, wait_for, wav
+from tests.service.serving import events as events_of
 from tests.soak.processes import decoders
 from transcripts import events as written_events
 from transcripts.subtitle_stream import SubtitleStream
@@ -45,24 +42,11 @@ def speech(golden):
     return np.concatenate([silence, voices[0], silence, voices[1], silence])
 
 
-@pytest.fixture
-def cut_as(monkeypatch):
-    """Cut every long recording into pieces of this many samples."""
-
-    def cut(*lengths: int) -> None:
-        ends = np.cumsum((0, *lengths)).tolist()
-        segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        block = CutBlock(segments, np.empty(0, np.float32))
-        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
-
-    return cut
-
-
 def events(service: ThreadedServer, samples: np.ndarray, **fields: str) -> list[dict]:
     answer = service.post(**form(wav(samples), stream="true", **fields))
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+    return events_of(answer)
 
 
 def nothing_is_left(service: ThreadedServer) -> bool:
@@ -137,13 +121,19 @@ def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, spe
     wait_for(lambda: service.metric("steno_transcription_duration_seconds_count") == before + 1)
 
 
-def test_a_stream_that_is_not_read_is_dropped(cut_as):
+def with_small_buffers(end: socket.socket) -> socket.socket:
+    """The system would take megabytes."""
+    for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        end.setsockopt(socket.SOL_SOCKET, size, 4096)
+    return end
+
+
+def test_a_stream_that_is_not_read_is_dropped(cut_as, monkeypatch):
     cut_as(*[SAMPLE_RATE // 10] * 300)
+    listen = socket.create_server
+    monkeypatch.setattr(socket, "create_server", lambda *where, **how: with_small_buffers(listen(*where, **how)))
     with serving(max_utterance_seconds=LONGEST, receive_timeout_seconds=0.3) as service, socket.socket() as connection:
-        for end in (service.server._listener, connection):  # the system would take megabytes
-            for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                end.setsockopt(socket.SOL_SOCKET, size, 4096)
-        connection.connect(("127.0.0.1", service.server.port))
+        with_small_buffers(connection).connect(("127.0.0.1", service.server.port))
         fields = {"stream": "true", "include[]": "logprobs"}
         connection.sendall(post_bytes(service.server.port, wav(tone(30 * SAMPLE_RATE)), **fields))
         assert connection.recv(1).startswith(b"H")

@@ -1,7 +1,6 @@
 """`multichannel=true`: each channel by itself, and one answer in the order of time."""
 
 import asyncio
-import json
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription.answer import in_order
 from tests.service.http.test_api import error
 from tests.service.http.test_openai_client import client_of
-from tests.service.serving import form, serving, tone, wav
+from tests.service.serving import events, form, serving, tone, wav
 from transcripts.transcript import Transcript, Word
 from transcripts.transcription import Part, Turn, turns_of
 
@@ -30,10 +29,6 @@ def service():
 
 def post(service, file: bytes, **fields):
     return service.post(**form(file, multichannel="true", **fields))
-
-
-def events(answer) -> list[dict]:
-    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
 
 
 def test_each_channel_has_the_text_that_it_has_alone(service):

@@ -1,7 +1,5 @@
 """The language of a text is detected if it is not named."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from service.engine.stub import GREEK, PHRASES
 from service.text_language import detect_languages
 from tests.service.http.test_api import error
-from tests.service.serving import form, serving, tone, wav
+from tests.service.serving import events, form, serving, tone, wav
 from transcripts.languages import NAMES
 
 GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
@@ -50,10 +48,6 @@ def test_a_stream_has_the_language_that_the_model_writes(service):
 
     done = events(answer)[-1]
     assert (done["language"], done["language_source"]) == ("english", "model")
-
-
-def events(answer) -> list[dict]:
-    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
 
 
 @pytest.mark.parametrize(("samples", "name"), [(GERMAN, "german"), (ENGLISH, "english"), (FRENCH, "french")])
