@@ -20,15 +20,9 @@ class Transcriber:
     Attributes:
         model: transcribes, with what prompts and decoders of its own can do.
         language_identifier: finds the language of utterances whose prompts name none; None if there is none.
-        device: see ``Model``, for this and all that follows.
-        precision: name of its dtype.
-        sample_rate: rate of the audio it takes, in Hz.
-        seconds_per_frame: seconds from one encoder frame to the next.
-        piece_seconds: the longest part of a recording that it transcribes well; None for any length.
-        decoders: its decoders, the default first.
-        languages: ISO 639-1 codes of its languages; None if they are unknown.
-        token_bytes: the text of each token, in UTF-8, by id.
         weight_bytes: memory of all weights on the device, those of the companions too.
+
+    All others are the model's.
     """
 
     def __init__(

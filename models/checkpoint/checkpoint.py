@@ -38,14 +38,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class IdentifierCheckpoint:
-    """A published language identifier with our names of tensors, on the CPU, in the dtype of the file.
-
-    Attributes:
-        config: its configuration.
-        state: the state dict of its network, complete and without other tensors.
-        window: the analysis window that it was trained with, [window], or None to compute it.
-        mel_bank: the mel bands that it was trained with, [mels, fft_size / 2 + 1], or None to compute them.
-    """
+    """A published language identifier; its fields are those of ``Checkpoint``."""
 
     config: IdentifierConfig
     state: dict[str, Tensor]

@@ -3,10 +3,6 @@
 import triton
 import triton.language as tl
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN201
-
 
 @triton.jit
 def sigmoid(x):

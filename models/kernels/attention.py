@@ -21,10 +21,6 @@ from torch import Tensor
 
 from models.config import AttentionContext
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 _LEAST_TILE = 16  # the smallest for tensor cores
 _LEAST_CHANNELS = 16
 # Limit on channels x queries x the square of a value's bytes, so that registers suffice.

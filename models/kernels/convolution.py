@@ -9,10 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
-# ruff: noqa: ANN001, ANN202, N803
-
 # Frames of a program: in a batch that fills a GPU, and in a smaller one.
 _FRAMES, _FRAMES_OF_SMALL_BATCHES = 16, 8
 _LARGE_BATCH = 8192

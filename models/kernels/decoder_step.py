@@ -13,10 +13,6 @@ from torch import Tensor
 
 from models.kernels.tiles import Tile, chosen_tile
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2}
 # With four warps the large tile spills on sm_100.
 FEW, MANY = Tile(16, 16), Tile(64, 64, warps=8, stages=2)

@@ -12,10 +12,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 # Channels that a program multiplies at a time.
 _SLICE = 64
 # Consecutive programs share the weights of their columns, for this number of blocks of frames.

@@ -9,10 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 
 @triton.jit
 def _add_and_norm(

@@ -15,10 +15,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import pad
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
-# ruff: noqa: ANN001, ANN202, N803
-
 # Frames and bands that a program writes, and channels.
 _FRAMES, _BANDS = 16, 4
 _CHANNELS = 256

@@ -38,15 +38,7 @@ class BeamWriting(GreedyWriting):
     ) -> None:
         """Allocate the state, as ``GreedyWriting`` does.
 
-        Args:
-            decoder: the decoder.
-            memory: the encoder's frames for each row.
-            prompts: prompts of the shape of those to come, [utterances, prompt], int64.
-            longest: most tokens of a sequence, prompt included.
-            end: the token that ends a text; not part of the result.
-            texts: beam width.
-            length_penalty: exponent of the length penalty; 0 compares sums.
-            caches: two, as for ``GreedyWriting``; None makes them.
+        ``texts`` is the beam width, a ``length_penalty`` of 0 compares sums, and ``caches`` are two.
         """
         super().__init__(decoder, memory, prompts, longest, end, texts=texts, caches=caches)
         self._texts = texts

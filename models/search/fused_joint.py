@@ -20,10 +20,6 @@ from models.kernels.tiles import Tile, chosen_tile
 from models.search.label_masks import LabelMasks
 from models.search.state import TransducerState
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 # With two stages, large tiles fit the shared memory of every GPU since Ampere.
 SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
 # Masks take registers, so a program has half of the rows.

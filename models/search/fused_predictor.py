@@ -12,10 +12,6 @@ from models.heads.transducer import Joint, Predictor
 from models.kernels.activations import sigmoid, tanh
 from models.kernels.tiles import Tile, chosen_tile
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 # With two stages, large tiles fit the shared memory of every GPU since Ampere.
 UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, warps=8, stages=2)
 _WIDTH = 64  # values of a row multiplied at a time

@@ -28,11 +28,7 @@ _DEFAULT_SLOTS = {
 
 
 def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
-    """Translate the decoder and the head over an encoder of ``encoder_width``.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the decoder and the head over an encoder of ``encoder_width``."""
     root.section("transf_encoder").expect("num_layers", 0)
     section = root.section("transf_decoder")
     section.class_name("_target_", ("get_nemo_transformer",))
@@ -83,11 +79,7 @@ def _check_head(section: Section, width: int) -> None:
 
 
 def tokenizer_files(section: Section) -> tuple[str, ...]:
-    """Return the base names of the SentencePiece models that make the vocabulary, in the order of their ids.
-
-    Raises:
-        UnsupportedValueError: if the vocabulary is made in another way.
-    """
+    """Return the base names of the SentencePiece models that make the vocabulary, in the order of their ids."""
     custom = section.section("custom_tokenizer")
     section.expect("type", "agg", "bpe")
     if section.text("type") == "bpe":
@@ -110,9 +102,6 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
     Args:
         root: the configuration.
         has_aligner: whether the checkpoint has a second model, which finds times; then the decoder writes none.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
     """
     root.expect("prompt_format", "canary", "canary2")
     name = cast("PromptFormat", root.text("prompt_format"))

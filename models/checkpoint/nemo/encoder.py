@@ -13,11 +13,7 @@ _MOST_CONTEXTS = 16
 
 
 def parse_encoder(section: Section, mels: int) -> EncoderConfig:
-    """Translate the ``encoder`` section of a model whose features have ``mels`` bands.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the ``encoder`` section of a model whose features have ``mels`` bands."""
     if section.class_name("_target_", ("ConformerEncoder", "ConvASREncoder")) == "ConvASREncoder":
         return parse_jasper(section, mels)
     return _conformer(section, mels)

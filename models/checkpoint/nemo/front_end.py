@@ -5,11 +5,7 @@ from models.config import FeatureConfig
 
 
 def parse_front_end(section: Section, sample_rate: int) -> FeatureConfig:
-    """Translate the ``preprocessor`` section of a model for audio of ``sample_rate``.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the ``preprocessor`` section of a model for audio of ``sample_rate``."""
     section.class_name("_target_", ("AudioToMelSpectrogramPreprocessor",))
     _expect_what_we_do(section, sample_rate)
     stride = section.number("window_stride", 0.01, low=0.001, high=0.1)

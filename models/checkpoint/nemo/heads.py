@@ -12,11 +12,7 @@ _MAX_CONTEXT = 16
 
 
 def check_ctc(section: Section, width: int) -> None:
-    """Check ``decoder`` and ``decoding`` of a CTC head. They add nothing to the rest of the configuration.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Check ``decoder`` and ``decoding`` of a CTC head. They add nothing to the rest of the configuration."""
     decoder = section.section("decoder")
     decoder.class_name("_target_", ("ConvASRDecoder",))
     decoder.expect("feat_in", None, width)
@@ -27,11 +23,7 @@ def check_ctc(section: Section, width: int) -> None:
 
 
 def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
-    """Translate the sections of a transducer over an encoder of ``encoder_width``.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the sections of a transducer over an encoder of ``encoder_width``."""
     defaults = root.section("model_defaults")
     predictor = _predictor(root.section("decoder"), defaults)
     section = root.section("joint")

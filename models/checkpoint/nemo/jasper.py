@@ -21,11 +21,7 @@ _ACTIVATIONS: dict[str, ConvolutionActivation] = {
 
 
 def parse_jasper(section: Section, mels: int) -> JasperConfig:
-    """Translate the ``encoder`` section of a model whose features have ``mels`` bands.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the ``encoder`` section of a model whose features have ``mels`` bands."""
     _expect_what_we_do(section, mels)
     activation = section.text("activation")
     section.require("activation", activation in _ACTIVATIONS, ", ".join(_ACTIVATIONS))

@@ -47,11 +47,7 @@ PROMPTS = PromptConfig(format="canary2", languages=(), default_language="en", ti
 
 
 def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
-    """Translate the decoder over an encoder of ``encoder_width``.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the decoder over an encoder of ``encoder_width``."""
     section = root.section("decoder_config")
     config = decoder_config(root, section, length_margin=_LENGTH_MARGIN, tied=True)
     share = config.width // config.heads
@@ -74,9 +70,6 @@ def decoder_config(root: Section, section: Section, *, length_margin: int | None
         section: that of the sizes.
         length_margin: see ``AttentionDecoderConfig``.
         tied: whether the output layer must share the embedding's weights.
-
-    Raises:
-        UnsupportedValueError: as for ``parse_decoder``.
     """
     root.expect("tie_word_embeddings", tied)
     size = root.integer("vocab_size", _DEFAULT_VOCABULARY, low=_MULTIPLE, high=2**20)

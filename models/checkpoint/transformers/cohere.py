@@ -71,11 +71,7 @@ def parse_prompts(root: Section) -> PromptConfig:
 
 
 def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
-    """Translate the decoder over an encoder of ``encoder_width``; its keys are at the root.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the decoder over an encoder of ``encoder_width``; its keys are at the root."""
     config = decoder_config(root, root, length_margin=None, tied=False)
     root.require("hidden_size", config.width != encoder_width, f"another than the encoder's, {encoder_width}")
     root.expect("num_key_value_heads", None, config.heads)

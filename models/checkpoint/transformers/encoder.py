@@ -10,11 +10,7 @@ _MAX_CONTEXT, _MOST_CONTEXTS = 10_000, 64
 
 
 def parse_encoder(section: Section) -> ConformerConfig:
-    """Translate the section of a ParakeetEncoder; absent keys have transformers' defaults.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
-    """
+    """Translate the section of a ParakeetEncoder; absent keys have transformers' defaults."""
     config = _sizes(section)
     section.expect("model_type", "parakeet_encoder")
     whole = config.mels % config.subsampling_factor == 0
@@ -29,9 +25,6 @@ def parse_streaming_encoder(section: Section, processor: Section) -> ConformerCo
     Args:
         section: the encoder's section.
         processor: the processor's, which has the look-aheads of training where the encoder's section has not.
-
-    Raises:
-        UnsupportedValueError: as for `parse_encoder`.
     """
     config = _sizes(section)
     section.expect("model_type", "nemotron_asr_streaming_encoder")

@@ -20,9 +20,6 @@ def parse_front_end(section: Section, mels: int, kind: str = PLAIN) -> FeatureCo
         section: the feature extractor's section.
         mels: bands that the encoder takes.
         kind: the class that the model needs.
-
-    Raises:
-        UnsupportedValueError: naming the first key that asks for something else than we do.
     """
     section.expect("feature_extractor_type", kind)
     section.expect("mel_filters_dtype", "float32")

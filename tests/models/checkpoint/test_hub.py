@@ -256,30 +256,23 @@ def test_without_a_network_the_file_that_another_program_downloaded_is_enough(hu
 # Refusals
 
 
-@pytest.mark.parametrize("name", ["owner/absent", "owner/hidden"])
-def test_a_model_that_the_hub_does_not_show_is_missing(hub, name):
-    hub.repositories["owner/hidden"] = Repository({"main": {"x.nemo": LONG}}, hidden=True)
+@pytest.mark.parametrize(
+    ("name", "faults", "kind", "told"),
+    [
+        ("owner/absent", {}, MissingCheckpointError, ["HF_TOKEN"]),
+        (NAME, {"hidden": True}, MissingCheckpointError, ["HF_TOKEN"]),
+        (f"{NAME}@v9", {}, MissingCheckpointError, ["v9"]),
+        (NAME, {"refusal": (403, "Other")}, DownloadError, ["HF_TOKEN"]),
+        (NAME, {"refusal": (403, "GatedRepo")}, DownloadError, ["terms", "HF_TOKEN"]),
+    ],
+    ids=["absent", "not shown", "no such revision", "refused", "gated"],
+)
+def test_what_the_hub_refuses_says_what_to_do(hub, name, faults, kind, told):
+    hub.repositories[NAME] = Repository({"main": {"small.nemo": LONG}}, **faults)
 
-    assert "HF_TOKEN" in refusal(name, MissingCheckpointError)
+    message = refusal(name, kind)
 
-
-def test_a_revision_that_is_not_there_is_missing(hub):
-    assert "v9" in refusal(f"{NAME}@v9", MissingCheckpointError)
-
-
-def test_a_refused_download_asks_for_another_token(hub):
-    hub.repositories[NAME].refusal = (403, "Other")
-
-    assert "HF_TOKEN" in refusal(NAME, DownloadError)
-
-
-def test_a_gated_model_says_what_to_do(hub):
-    hub.repositories[NAME].refusal = (403, "GatedRepo")
-
-    message = refusal(NAME, DownloadError)
-
-    assert "terms" in message
-    assert "HF_TOKEN" in message
+    assert all(part in message for part in told)
 
 
 # What is a name

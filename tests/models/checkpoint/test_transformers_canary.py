@@ -16,7 +16,7 @@ from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
 from tests.models.canary import leads, options, prompt_tokens
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import converted, randomize
+from tests.models.checkpoint.transformers_models import converted, encoder_sizes, randomize
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -27,19 +27,7 @@ CLIPS = [golden.clip("slt-12s")[20_000:41_117], golden.clip("awb-4s")]
 MOST = 40
 PROMPTS = [Prompt(), Prompt(language="de", punctuation=False), Prompt(target_language="fr")]
 
-SHAPES = st.fixed_dictionaries(
-    {
-        "num_hidden_layers": st.integers(1, 2),
-        "num_attention_heads": st.sampled_from([1, 2, 4]),
-        "hidden_size": st.sampled_from([16, 24]),
-        "intermediate_size": st.sampled_from([16, 40]),
-        "conv_kernel_size": st.sampled_from([3, 9]),
-        "subsampling_factor": st.sampled_from([4, 8]),
-        "subsampling_conv_channels": st.sampled_from([4, 8]),
-        "num_mel_bins": st.sampled_from([16, 80]),
-        "scale_input": st.booleans(),
-    }
-)
+SHAPES = encoder_sizes(num_mel_bins=[16, 80])
 DECODERS = st.fixed_dictionaries(
     {
         "num_hidden_layers": st.integers(1, 3),

@@ -52,29 +52,30 @@ def test_each_class_loads_and_decodes_its_one_way(tmp_path, kind):
     assert len(model.transcribe([NOISE])) == 1
 
 
-def test_weights_in_shards_are_the_same_model(tmp_path):
-    assert transcripts(sharded(tmp_path / "shards")) == transcripts(folder(tmp_path / "whole"))
-
-
-def test_a_folder_from_before_convolution_biases_could_be_left_out_has_them(tmp_path):
+def without_convolution_bias(path):
+    """As before convolutions could be without biases."""
     files = documents()
     drop(files["config.json"], "encoder_config.convolution_bias")
+    return write(path, files, tensors())
 
-    assert transcripts(write(tmp_path / "old", files, tensors())) == transcripts(folder(tmp_path / "new"))
 
-
-def test_the_feature_extractor_may_have_a_file_of_its_own(tmp_path):
+def with_a_file_of_the_extractor(path):
     files = documents()
     files["preprocessor_config.json"] = files["processor_config.json"].pop("feature_extractor")
+    return write(path, files, tensors())
 
-    assert transcripts(write(tmp_path / "old", files, tensors())) == transcripts(folder(tmp_path / "new"))
 
-
-def test_a_folder_without_generation_and_tokenizer_configurations_is_the_same_model(tmp_path):
+def without_what_may_be_left_out(path):
     files = documents()
     del files["generation_config.json"], files["tokenizer_config.json"]
+    return write(path, files, tensors())
 
-    assert transcripts(write(tmp_path / "bare", files, tensors())) == transcripts(folder(tmp_path / "new"))
+
+@pytest.mark.parametrize(
+    "written", [sharded, without_convolution_bias, with_a_file_of_the_extractor, without_what_may_be_left_out]
+)
+def test_a_folder_may_have_other_files(tmp_path, written):
+    assert transcripts(written(tmp_path / "other")) == transcripts(folder(tmp_path / "whole"))
 
 
 def test_durations_are_used_by_their_values(tmp_path):

@@ -15,7 +15,7 @@ from models import load_model
 from models.text.tokenizers import SentencePieceTokenizer
 from tests.models import golden_data as golden
 from tests.models.checkpoint.sentencepiece_models import SENTENCES, sentencepiece_model
-from tests.models.checkpoint.transformers_models import converted, randomize
+from tests.models.checkpoint.transformers_models import converted, encoder_sizes, randomize
 from tests.models.companions import MARGIN, alone
 
 pytestmark = pytest.mark.golden
@@ -24,19 +24,7 @@ CLIPS = [golden.clip("slt-12s")[20_000:31_117], golden.clip("espeak-300ms")]
 DURATIONS = 5
 MAX_SYMBOLS = 10
 
-SHAPES = st.fixed_dictionaries(
-    {
-        "num_hidden_layers": st.integers(1, 2),
-        "num_attention_heads": st.sampled_from([1, 2, 4]),
-        "hidden_size": st.sampled_from([16, 24, 32]),
-        "intermediate_size": st.sampled_from([16, 40]),
-        "conv_kernel_size": st.sampled_from([1, 3, 9]),
-        "subsampling_factor": st.sampled_from([4, 8]),
-        "subsampling_conv_channels": st.sampled_from([4, 8]),
-        "num_mel_bins": st.sampled_from([16, 24, 80]),
-        "scale_input": st.booleans(),
-    }
-)
+SHAPES = encoder_sizes(hidden_size=[16, 24, 32], conv_kernel_size=[1, 3, 9], num_mel_bins=[16, 24, 80])
 
 
 def vocabulary(*, byte_fallback):

@@ -11,25 +11,13 @@ from tests.models import golden_data as golden
 from tests.models.checkpoint import test_transformers_parity as parity
 from tests.models.checkpoint.nemo_files import refusal
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import randomize
+from tests.models.checkpoint.transformers_models import encoder_sizes, randomize
 from tests.models.companions import MARGIN, alone
 
 PROMPTS = {"auto": 2, "en-US": 0, "en": 0, "de-DE": 1}
 LEFT, RIGHTS = 12, [2, 0, 5]
 
-SHAPES = st.fixed_dictionaries(
-    {
-        "num_hidden_layers": st.integers(1, 2),
-        "num_attention_heads": st.sampled_from([1, 2]),
-        "hidden_size": st.sampled_from([16, 24]),
-        "intermediate_size": st.sampled_from([16, 40]),
-        "conv_kernel_size": st.sampled_from([3, 9]),
-        "subsampling_factor": st.sampled_from([4, 8]),
-        "subsampling_conv_channels": st.sampled_from([4, 8]),
-        "num_mel_bins": st.sampled_from([20, 80]),
-        "scale_input": st.booleans(),
-    }
-)
+SHAPES = encoder_sizes(num_attention_heads=[1, 2], num_mel_bins=[20, 80])
 
 
 def write(folder, shape, biases, seed, *, prompted):

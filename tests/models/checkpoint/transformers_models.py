@@ -1,5 +1,7 @@
 """Random models and tokenizers of transformers, which is imported where it is used: that alone takes seconds."""
 
+from hypothesis import strategies as st
+
 from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
 
 
@@ -22,3 +24,17 @@ def randomize(model, std):
             buffer.uniform_(0.5, 2.0)
         elif name.endswith("running_mean"):
             buffer.normal_()
+
+
+def encoder_sizes(**lists):
+    """Sizes of an encoder, as configurations of transformers have them; ``lists`` are those of some sizes."""
+    sampled = {
+        "num_attention_heads": [1, 2, 4],
+        "hidden_size": [16, 24],
+        "intermediate_size": [16, 40],
+        "conv_kernel_size": [3, 9],
+        "subsampling_factor": [4, 8],
+        "subsampling_conv_channels": [4, 8],
+    } | lists
+    sizes = {name: st.sampled_from(values) for name, values in sampled.items()}
+    return st.fixed_dictionaries({"num_hidden_layers": st.integers(1, 2), "scale_input": st.booleans()} | sizes)

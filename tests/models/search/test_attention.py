@@ -90,16 +90,10 @@ def test_confidence_is_among_the_labels_alone():
     assert row.frames is row.ends is row.durations is None
 
 
-@pytest.mark.parametrize("phrase", [1, 2, 3, 5, 8, 16])
-def test_a_phrase_over_and_over_is_stopped_long_before_the_limit(phrase):
-    written = search([list(range(4, 4 + phrase)) * 500], [1000])[0][0]
-
-    assert len(written) == 144
-
-
-def test_what_repeats_for_less_is_left_alone():
+def test_a_phrase_over_and_over_is_stopped_long_before_the_limit_and_less_is_left_alone():
+    for phrase in (1, 5, 16):
+        assert len(search([list(range(4, 4 + phrase)) * 500], [1000])[0][0]) == 144
     script = [7] * 128 + [8, 9] * 64 + list(range(4, 21)) * 12
-
     assert search([script], [1000])[0] == [script]
 
 

@@ -166,14 +166,3 @@ def test_a_beam_with_room_for_all_texts_finds_the_likeliest(seed):
     (row,) = search(decoder, [len(PROMPT) + room], beam=3**room)
 
     assert row.tokens == list(max(texts, key=score))
-
-
-def test_a_beam_of_one_is_greedy():
-    limits = [9, 3, 2, 0, 12]
-    decoder, prompts = TableDecoder(len(limits), 14, seed=5), torch.tensor([PROMPT] * len(limits))
-    greedy = GreedyWriting(decoder, torch.arange(len(limits)), prompts, max(limits), END)
-    greedy.restart(prompts, torch.tensor(limits))
-
-    wanted = greedy.result(columns=repeat(GreedyWriting.step, greedy)).rows()
-
-    assert [row.tokens for row in search(decoder, limits, beam=1)] == [row.tokens for row in wanted]

@@ -37,16 +37,6 @@ def test_every_row_has_the_runs_of_its_path(batch):
         assert row.durations is None
 
 
-def test_a_blank_parts_two_equal_labels():
-    logits, lengths = logits_of([[0, 0, BLANK, 0, 1, 1, 2, BLANK]])
-
-    [row] = ctc_greedy(logits, lengths, BLANK).rows()
-
-    assert row.tokens == [0, 0, 1, 2]
-    assert row.frames == [0, 3, 4, 6]
-    assert row.ends == [2, 4, 6, 7]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(paths, min_size=1, max_size=5), st.sampled_from([float("nan"), float("inf"), -7.0]))
 def test_what_lies_beyond_the_lengths_changes_nothing(batch, garbage):

@@ -28,33 +28,25 @@ def written(config, prompt):
     return [vocabulary.pieces[token] for token in PromptWriter(config, vocabulary).tokens(prompt)]
 
 
-def test_a_canary_prompt_names_the_task_between_the_languages():
-    assert written(CONFIG, Prompt(language="de", target_language="en", punctuation=False)) == [
-        "<|startoftranscript|>",
-        "<|de|>",
-        "<|translate|>",
-        "<|en|>",
-        "<|nopnc|>",
-    ]
-    assert written(CONFIG, Prompt())[1:4] == ["<|en|>", "<|transcribe|>", "<|en|>"]
-
-
-def test_a_canary2_prompt_has_nine_tokens_and_its_task_in_its_languages():
-    assert written(CONFIG2, Prompt(language="fr", timestamps=True)) == [
-        "<|startofcontext|>",
-        "<|startoftranscript|>",
-        "<|emo:undefined|>",
-        "<|fr|>",
-        "<|fr|>",
-        "<|pnc|>",
-        "<|noitn|>",
-        "<|timestamp|>",
-        "<|nodiarize|>",
-    ]
-
-
-def test_a_canary2_prompt_asks_for_numbers_as_people_write_them():
-    assert written(CONFIG2, Prompt(itn=True))[6] == "<|itn|>"
+@pytest.mark.parametrize(
+    ("config", "prompt", "pieces"),
+    [
+        (CONFIG, Prompt("de", "en", punctuation=False), "startoftranscript de translate en nopnc"),
+        (CONFIG, Prompt(), "startoftranscript en transcribe en pnc"),
+        (
+            CONFIG2,
+            Prompt("fr", timestamps=True),
+            "startofcontext startoftranscript emo:undefined fr fr pnc noitn timestamp nodiarize",
+        ),
+        (
+            CONFIG2,
+            Prompt(itn=True),
+            "startofcontext startoftranscript emo:undefined en en pnc itn notimestamp nodiarize",
+        ),
+    ],
+)
+def test_a_prompt_names_languages_and_task_in_the_order_of_its_format(config, prompt, pieces):
+    assert written(config, prompt) == [f"<|{piece}|>" for piece in pieces.split()]
 
 
 languages = st.none() | st.sampled_from([*LANGUAGES, "it"])

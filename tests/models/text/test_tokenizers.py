@@ -30,8 +30,17 @@ def ids(tokenizer, *pieces):
     return [tokenizer.pieces.index(piece) for piece in pieces]
 
 
-def test_word_starts_become_spaces_and_the_first_one_goes(golden_vocabulary):
-    assert golden_vocabulary.text(ids(golden_vocabulary, "▁the", "re", "▁is")) == "there is"
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (("▁the", "re", "▁is"), "there is"),
+        (("▁is", "<unk>"), "is ⁇ "),
+        (("▁is", "▁", "?", "▁", "!", "▁so"), "is?! so"),
+        ((), ""),
+    ],
+)
+def test_the_first_space_goes_and_those_before_a_punctuation_mark(golden_vocabulary, pieces, text):
+    assert golden_vocabulary.text(ids(golden_vocabulary, *pieces)) == text
 
 
 def test_bytes_become_characters(tokenizer):
@@ -70,18 +79,6 @@ def test_bytes_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabul
 
     assert Vocabulary(CharacterTokenizer(["a", " ", "é"])).token_bytes == (b"a", b" ", "é".encode())
     assert golden_vocabulary.token_bytes[unknown] == " ⁇ ".encode()
-
-
-def test_an_unknown_piece_is_shown(golden_vocabulary):
-    assert golden_vocabulary.text(ids(golden_vocabulary, "▁is", "<unk>")) == "is ⁇ "
-
-
-def test_no_tokens_are_no_text(golden_vocabulary):
-    assert golden_vocabulary.text([]) == ""
-
-
-def test_a_space_before_a_punctuation_mark_is_removed(golden_vocabulary):
-    assert golden_vocabulary.text(ids(golden_vocabulary, "▁is", "▁", "?", "▁", "!", "▁so")) == "is?! so"
 
 
 def test_a_vocabulary_without_punctuation_keeps_its_spaces():

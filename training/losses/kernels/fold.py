@@ -10,10 +10,6 @@ from torch import Tensor
 
 from training.losses.packed_clips import PackedClips, Sums
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 _NODES, _UNITS = 16, 128
 
 

@@ -15,10 +15,6 @@ from torch import Tensor
 from training.losses import lattice
 from training.losses.lattice import Alignments, Arc
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
-# ruff: noqa: ANN001, ANN202, N803
-
 # A program holds all nodes of a diagonal; longer transcripts use plain operations.
 _WIDEST = 2048
 # The threads of 8 warps have one node each of a diagonal of 256, and its terms in registers.

@@ -11,10 +11,6 @@ from torch import Tensor
 
 from training.losses.scores import Outputs, Weighed
 
-# Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
-# ruff: noqa: ANN001, ANN202, N803
-
 _NO_DURATION = -1
 
 
