@@ -63,6 +63,13 @@ class Server:
         settings: the settings.
         engine_module: the Python module of the engine process.
 
+    Attributes:
+        port: the port that it listens on.
+        dispatcher: the dispatcher.
+        fleet: the engines.
+        residency: loads and unloads models.
+        workers: the HTTP processes; None if this process answers alone.
+
     Raises:
         SettingsError: if the file of keys or of phrases cannot be read, or is wrong.
         TracingError: if traces are turned on, but OpenTelemetry is not installed.
@@ -86,7 +93,7 @@ class Server:
         except PhraseError as error:
             raise SettingsError(f"STENO_PHRASES (--phrases): {error}") from None
         self.metrics.expect_keys(self._access.names)
-        self._workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
+        self.workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
         self._tracer = tracer(settings.otlp_endpoint, version("steno"))
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases, settings.identifier),
@@ -95,7 +102,7 @@ class Server:
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
-            counts=self._workers.shared.request_counts if self._workers else None,
+            counts=self.workers.shared.request_counts if self.workers else None,
         )
         template = Load(
             model="",
@@ -142,8 +149,8 @@ class Server:
                 ),
             ),
         )
-        self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
-        self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
+        self.residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
+        self._demand = Demand(self.residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
         # Before the socket, which would stay open if the folder cannot be used.
         self._job_store = settings.jobs_folder and JobStore(
             settings.jobs_folder,
@@ -188,20 +195,20 @@ class Server:
                 lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
             )
             core = LocalCore(
-                *(self.dispatcher, recordings, self._demand, self._residency, self._readiness),
+                *(self.dispatcher, recordings, self._demand, self.residency, self._readiness),
                 access=self._access,
                 admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
                 jobs=jobs,
-                exposition=self._workers.exposition if self._workers else self.metrics.exposition,
+                exposition=self.workers.exposition if self.workers else self.metrics.exposition,
             )
             front = opened.enter_context(
                 open_front(settings, core, metrics=self.metrics, access=self._access, tracer=self._tracer)
             )
             app = create_app(front)
             http: WorkerSupervisor | Web
-            if self._workers:
-                http = self._workers
-                serving = asyncio.create_task(self._workers.run(self._listener, core, RelayServer(app)))
+            if self.workers:
+                http = self.workers
+                serving = asyncio.create_task(self.workers.run(self._listener, core, RelayServer(app)))
             else:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
@@ -267,10 +274,10 @@ class Server:
         seconds = self._settings.drain_seconds
         seconds -= await self._readiness.leave(self._hurry, seconds if self._gives_notice else 0.0)
         self.dispatcher.drain()
-        if self._workers:
-            self._workers.publish()
+        if self.workers:
+            self.workers.publish()
         log.info("draining", extra={"requests": self.dispatcher.admission.requests})
-        idle = asyncio.create_task((self._workers or self.dispatcher.admission).until_idle())
+        idle = asyncio.create_task((self.workers or self.dispatcher.admission).until_idle())
         hurried = asyncio.create_task(self._hurry.wait())
         await asyncio.wait({idle, hurried, supervising}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
@@ -282,7 +289,7 @@ class Server:
     async def _watch_keys(self) -> None:
         if self._key_file is not None:
             await self._key_file.watch(
-                self._access, self.metrics, self._workers.replace_keys if self._workers else lambda _: None
+                self._access, self.metrics, self.workers.replace_keys if self.workers else lambda _: None
             )
 
 

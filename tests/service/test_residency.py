@@ -8,12 +8,7 @@ import pytest
 
 from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES
 from service.engine.supervisor import ModelLoadError
-from service.residency import Residency
 from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
-
-
-def residency(service: ThreadedServer) -> Residency:
-    return service.server._residency
 
 
 def begin(service: ThreadedServer, work: Coroutine) -> Future:
@@ -33,7 +28,7 @@ def test_a_load_goes_on_without_its_caller_so_the_engine_has_no_model_that_nobod
     with serving() as service:
         service.hold_engine()
         try:
-            loading = begin(service, residency(service).load_for_operator("late", "hub/late"))
+            loading = begin(service, service.server.residency.load_for_operator("late", "hub/late"))
             wait_for(lambda: "late" in service.server.dispatcher.catalog)
             loading.cancel()
         finally:
@@ -42,7 +37,7 @@ def test_a_load_goes_on_without_its_caller_so_the_engine_has_no_model_that_nobod
         wait_for(lambda: "late" in service.server.fleet.engines[0].models)
         assert ready(service) == {"stub", "late"}
         assert ask(service, "late") == 200
-        begin(service, residency(service).unload("late")).result()
+        begin(service, service.server.residency.unload("late")).result()
         assert "late" not in service.server.fleet.engines[0].models
 
 
@@ -52,16 +47,16 @@ def test_a_model_that_makes_room_goes_though_the_caller_of_the_load_has_left():
         ThreadPoolExecutor() as pool,
     ):
         begin(
-            service, residency(service).load_for_operator("late", "hub/late")
+            service, service.server.residency.load_for_operator("late", "hub/late")
         ).result()  # its size is known from now on
-        begin(service, residency(service).unload("late")).result()
+        begin(service, service.server.residency.unload("late")).result()
         assert ask(service, "one") == 200
         one = service.server.dispatcher.catalog["one"]
         service.hold_engine()
         try:
             asked = pool.submit(ask, service, "one")
             wait_for(lambda: one.users == 1)
-            loading = begin(service, residency(service).load_for_operator("late", "hub/late"))
+            loading = begin(service, service.server.residency.load_for_operator("late", "hub/late"))
             wait_for(lambda: one.is_leaving)
             loading.cancel()
         finally:
@@ -75,13 +70,13 @@ def test_no_model_is_unloaded_for_one_that_would_have_no_room_even_then():
     with serving(models_on_demand="one=hub/one", max_weight_bytes=2 * WEIGHT_BYTES) as service:
         assert ask(service, "one") == 200
         with pytest.raises(ModelLoadError, match=f"take {2 * WEIGHT_BYTES} bytes, and {WEIGHT_BYTES} of"):
-            begin(service, residency(service).load_for_operator("large", "hub/heavy")).result()
+            begin(service, service.server.residency.load_for_operator("large", "hub/heavy")).result()
         assert ready(service) == {"stub", "one"}
 
         service.hold_engine()  # now that its size is known, it is not loaded again
         try:
             with pytest.raises(ModelLoadError, match=f"take {2 * WEIGHT_BYTES} bytes, and {WEIGHT_BYTES} of"):
-                begin(service, residency(service).load_for_operator("large", "hub/heavy")).result()
+                begin(service, service.server.residency.load_for_operator("large", "hub/heavy")).result()
         finally:
             service.release_engine()
         assert ready(service) == {"stub", "one"}
@@ -92,10 +87,10 @@ def test_a_models_size_is_that_of_its_checkpoint_and_not_of_another_that_had_its
     with large.open("wb") as file:
         file.truncate(2 * WEIGHT_BYTES)
     with serving(models_on_demand="one=hub/one", max_weight_bytes=3 * WEIGHT_BYTES) as service:
-        begin(service, residency(service).load_for_operator("late", "hub/small")).result()
-        begin(service, residency(service).unload("late")).result()
+        begin(service, service.server.residency.load_for_operator("late", "hub/small")).result()
+        begin(service, service.server.residency.unload("late")).result()
         assert ask(service, "one") == 200
-        begin(service, residency(service).load_for_operator("late", str(large))).result()
+        begin(service, service.server.residency.load_for_operator("late", str(large))).result()
 
         assert ready(service) == {"stub", "late"}
 

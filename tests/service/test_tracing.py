@@ -93,13 +93,13 @@ def test_a_batch_links_to_the_requests_in_it(collector):
         service.post(**form(wav(SECOND)))
         service.hold_engine()
         try:
-            (engine,) = service.server.dispatcher._engines
+            (engine,) = service.server.fleet.engines
             clients = [threading.Thread(target=service.post, kwargs=form(wav(SECOND))) for _ in range(4)]
             clients[0].start()
             wait_for(lambda: engine.free_slots == 0)
             for client in clients[1:]:
                 client.start()
-            wait_for(lambda: len(service.server.dispatcher._batcher) == 3)
+            wait_for(lambda: service.metric("steno_queue_depth") == 3)
         finally:
             service.release_engine()
         for client in clients:

@@ -1,5 +1,6 @@
 """After a crash at any moment, the store has all accepted jobs and nothing else."""
 
+import contextlib
 import io
 import multiprocessing
 import os
@@ -204,18 +205,23 @@ def test_expired_jobs_go_a_hundred_at_once_and_the_oldest_beyond_the_most(store,
     assert [store.find(f"{number}") is not None for number in (125, 126, 129)] == [False, True, True]
 
 
+def written(path) -> int:
+    """The size of a database, with all that was committed."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return path.stat().st_size
+
+
 def test_the_room_of_deleted_jobs_is_given_back(store, tmp_path):
     for number in range(20):
         add(store, f"{number}")
         store.start_next(1.0)
         store.finish(f"{number}", JobResult(200, "text/plain", bytes(100_000)), 1.0, expires=10.0)
-    store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    before = (tmp_path / "jobs.sqlite").stat().st_size
+    before = written(tmp_path / "jobs.sqlite")
 
     store.delete_expired(10.0, 100)
-    store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    assert (tmp_path / "jobs.sqlite").stat().st_size < before / 10
+    assert written(tmp_path / "jobs.sqlite") < before / 10
 
 
 def test_no_other_user_can_read_the_files(store, tmp_path):
@@ -258,7 +264,7 @@ def test_accepted_jobs_are_there_after_kill_9(tmp_path, lines):
         else:
             assert state in ("queued", "completed")
             assert state == "completed" or store.recording(job).read_bytes() == b"sound"
-    assert all(store.find(path.name).state == "queued" for path in store._recordings.iterdir())
+    assert all(store.find(path.name).state == "queued" for path in (tmp_path / "jobs" / "recordings").iterdir())
     store.close()
     process.close()
 

@@ -15,7 +15,7 @@ def wait_until_listening(served: ThreadedServer, processes: int = 2) -> None:
 
 def workers(served: ThreadedServer) -> list[int]:
     """The process ids of the workers."""
-    return served.server._workers.pids
+    return served.server.workers.pids
 
 
 def reconnect(served: ThreadedServer) -> None:

@@ -170,7 +170,7 @@ def test_a_drain_answers_what_was_accepted_and_refuses_the_rest():
         wait_for(lambda: len(served.server.dispatcher.admission.backlog.entries) == 8)
 
         served.stop()
-        wait_for(lambda: served.server._workers.shared.outlook().is_draining)
+        wait_for(lambda: served.server.workers.shared.outlook().is_draining)
         refused = served.post(**form(wav(tone(2000))))
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
         served.release_engine()
