@@ -50,7 +50,7 @@ class Channel(Generic[M]):
         on_message: gets each message that comes.
 
     Attributes:
-        lost: done when the connection has ended, or a message cannot be read.
+        lost: done when the connection has ended, or a message cannot be read or handled.
     """
 
     def __init__(
@@ -123,6 +123,9 @@ class Channel(Generic[M]):
                 self._on_message(message)
         except msgspec.DecodeError as error:
             log.error("a message of another process cannot be read", extra={"reason": str(error)})  # noqa: TRY400
+            self._end()
+        except Exception:  # a bug; what this process knows of the other may be wrong now
+            log.exception("a message of another process was not handled")
             self._end()
         del received[:at]
 

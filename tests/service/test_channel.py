@@ -214,6 +214,27 @@ def test_a_channel_whose_end_nobody_waits_for_any_more_closes_its_socket():
     assert asyncio.run(scenario()) == msgspec.msgpack.encode(Stop())
 
 
+def test_a_message_that_is_not_handled_ends_the_conversation_and_is_not_given_again(caplog):
+    async def scenario() -> list:
+        ours, theirs = socket.socketpair()
+        heard = []
+
+        def hear(message) -> None:
+            heard.append(message)
+            raise ArithmeticError
+
+        channel = Channel(ours, to_engine, hear)
+        with theirs:
+            theirs.sendall(frame(Unload("a")) + frame(Stop()))
+            async with asyncio.timeout(10):
+                await channel.lost
+            assert theirs.recv(1) == b""
+        return heard
+
+    assert asyncio.run(scenario()) == [Unload("a")]
+    assert "was not handled" in caplog.text
+
+
 def frame(message: msgspec.Struct) -> bytes:
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(4, "big") + body
