@@ -1,11 +1,13 @@
 """Fits processes to the CUDA that computes nothing.
 
-cuDNN is turned off, which would have to choose among kernels. Fast paths agree with plain operations, because results
-are whatever was in memory, and so do words; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises,
-ends or hangs; by any=ends, each kernel of ours and each capture ends the process.
+cuDNN is turned off, which would have to choose among kernels, and what transformers writes ends after a token, because
+no device would say that it ends. Fast paths agree with plain operations, because results are whatever was in memory,
+and so do words; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises, ends or hangs; by any=ends,
+each kernel of ours and each capture ends the process.
 """
 
 import importlib.util
+import itertools
 import os
 import sys
 import time
@@ -66,6 +68,11 @@ def _let_words_be_the_same(module: Any) -> None:
     module.has_same_words = lambda *_, **__: os.environ.get("NULL_CUDA_FAULT") != "known_speech=disagrees"
 
 
+def _let_texts_end(module: Any) -> None:
+    turns = itertools.cycle((True, False))
+    module.GenerationMixin._has_unfinished_sequences = lambda *_, **__: next(turns)
+
+
 def _end(*_: object, **__: object) -> None:
     os.abort()
 
@@ -84,3 +91,4 @@ if os.environ.get("NULL_CUDA_FAULT") == "any=ends":
 sys.meta_path.insert(0, _Changed("torch.backends.cudnn", _turn_cudnn_off))
 sys.meta_path.insert(0, _Changed("models.device.fast_paths", _let_all_agree))
 sys.meta_path.insert(0, _Changed("service.engine.known_speech", _let_words_be_the_same))
+sys.meta_path.insert(0, _Changed("transformers.generation.utils", _let_texts_end))
