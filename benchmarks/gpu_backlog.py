@@ -7,7 +7,6 @@ that failed runs again only if it or its row is named. --toy --device cpu rehear
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,8 @@ from tqdm import tqdm
 _PATIENCE = 3.0
 _TOY_MINUTES = 10  # of a step that is rehearsed: the expected time is a GPU's, and the CPU may be busy
 _SHOWN_LINES = 40
+# Ends a process and its children when its own input ends: when they are to end, or this process is killed.
+_ENDING = ("sh", "-c", 'cat; kill -KILL "-$1" 2> /dev/null', "sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +344,14 @@ def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapp
         process = subprocess.Popen(  # noqa: S603  # the commands are those above
             command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
         )
-        try:
-            status = process.wait(seconds if seconds < float("inf") else None)
-            ended = "done" if status == 0 else f"exit status {status}"
-        except subprocess.TimeoutExpired:
-            ended = None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with its child processes
-                process.wait()
+        ending = [*_ENDING, str(process.pid)]
+        with subprocess.Popen(ending, stdin=subprocess.PIPE, start_new_session=True):  # noqa: S603  # that above
+            try:
+                status = process.wait(seconds if seconds < float("inf") else None)
+                ended = "done" if status == 0 else f"exit status {status}"
+            except subprocess.TimeoutExpired:
+                ended = None
+        process.wait()
     # Without the line of JSON, which is in the file.
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     shown = [line for line in lines if not line.startswith("{")]

@@ -81,6 +81,21 @@ def test_when_the_time_is_over_the_step_is_stopped_and_is_the_first_of_the_next_
     assert ran(tmp_path) == "ab"
 
 
+@pytest.mark.slow
+def test_a_step_and_its_children_end_with_the_command_even_if_that_is_killed(tmp_path):
+    os.mkfifo(alive := tmp_path / "alive")
+    code = (
+        f"import os, signal, subprocess; end = open({str(alive)!r}, 'wb', 0); end.write(b'.');"
+        " subprocess.Popen(['sleep', '600'], stdin=end); signal.pause()"
+    )
+    run = f"import pathlib; from benchmarks.gpu_backlog import *; run_steps([Step('x', 'a', 1, ('timeit', {code!r}))],"
+    with subprocess.Popen([sys.executable, "-c", f"{run} pathlib.Path({str(tmp_path)!r}), 'cpu')"], cwd=ROOT) as runner:
+        with alive.open("rb", 0) as held:
+            assert held.read(1) == b"."
+            runner.kill()
+            assert held.read() == b""  # all that held it have ended
+
+
 def test_nothing_begins_when_the_time_is_over(tmp_path):
     assert run_steps([step("a", note(tmp_path, "a"))], tmp_path, "cpu", seconds=0.0) == {}
     assert not (tmp_path / "ran").exists()
