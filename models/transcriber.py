@@ -170,7 +170,6 @@ class Transcriber:
         return described
 
     def _for_model(self, prompt: Prompt) -> Prompt:
-        """Return the prompt, without times if the aligner finds them."""
         return prompt._replace(timestamps=False) if self._aligner else prompt
 
     def _translates(self, prompt: Prompt) -> bool:

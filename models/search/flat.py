@@ -177,7 +177,6 @@ class _Flat:
         return logits.float().flatten(0, 1)
 
     def _advance_predictor(self, rows: Sequence[_Row]) -> None:
-        """Advance the predictor by the last labels of some rows."""
         if not rows:
             return
         rows_at = self._indices([row.index for row in rows])
@@ -208,7 +207,6 @@ class _Flat:
         )
 
     def _rate(self) -> None:
-        """Compute the confidence of labels that have none."""
         if not self._unrated:
             return
         tokens = self._indices([token for _, token in self._unrated])

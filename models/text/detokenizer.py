@@ -139,7 +139,6 @@ class Detokenizer:
         return _Words(first, last, begin_seconds, end_seconds, confidence)
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:
-        """Detokenize any one utterance."""
         row = rows.row(index)
         found = words(row, self._vocabulary, self._seconds, is_ctc=self._is_ctc, length=length)
         return row.transcript(self._vocabulary.text(row.tokens), found)

@@ -124,7 +124,6 @@ def _trained_seconds(root: Section) -> float | None:
 
 
 def _language_prompts(root: Section) -> LanguagePromptConfig:
-    """Return the languages that the encoder's frames are given."""
     defaults = root.section("model_defaults")
     defaults.require("initialize_prompt_feature", defaults.get("initialize_prompt_feature") is True, "true")
     size = root.integer("num_prompts", defaults.get("num_prompts", _DEFAULT_PROMPTS), high=_MAX_PROMPTS)
@@ -135,7 +134,6 @@ def _language_prompts(root: Section) -> LanguagePromptConfig:
 
 
 def _labels(root: Section) -> tuple[str, ...]:
-    """Return the labels of a model of characters; their place depends on the class."""
     decoder, joint = root.section("decoder"), root.section("joint")
     return decoder.strings("vocabulary") or joint.strings("vocabulary") or root.strings("labels")
 

@@ -150,7 +150,6 @@ def _read_aligner(archive: Archive) -> Checkpoint | None:
 
 
 def _read_model(archive: Archive, config_file: str, weights_file: str, *, has_aligner: bool = False) -> Checkpoint:
-    """Read the model whose configuration and weights have these names in an archive."""
     model = parse_nemo_config(_document(archive, config_file), has_aligner=has_aligner)
     tokenizer = _tokenizer(archive, model)
     config = prompted(model.config, tokenizer)

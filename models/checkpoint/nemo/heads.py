@@ -74,7 +74,6 @@ def _predictor(section: Section, defaults: Section) -> _Predictor:
 def _joint(
     section: Section, defaults: Section, encoder_width: int, predictor_width: int
 ) -> tuple[int, JointActivation]:
-    """Return the width and the activation of the joint."""
     section.class_name("_target_", ("RNNTJoint",))
     section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
     section.ignore("fuse_loss_wer", "fused_batch_size", "experimental_fuse_loss_wer", "masking_prob")

@@ -57,7 +57,6 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
 
 
 def _sample_rate(root: Section) -> int:
-    """Return the rate of the audio that the features are made of."""
     default = root.section("preprocessor").get("sample_rate", 16_000)
     return root.integer("sample_rate", default, low=1000, high=384_000)
 

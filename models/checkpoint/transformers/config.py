@@ -112,7 +112,6 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
 
 
 def _language_prompts(root: Section, processor: Section, width: int) -> LanguagePromptConfig:
-    """Return the languages that the encoder's frames, of ``width``, are given."""
     size = root.integer("num_prompts", _DEFAULT_PROMPTS, high=_MAX_PROMPTS)
     root.require("prompt_intermediate_size", root.get("prompt_intermediate_size", 2048) == 2 * width, str(2 * width))
     processor.expect("num_prompts", size)
@@ -159,7 +158,6 @@ def _kind(root: Section) -> _Kind:
 
 
 def _expect_last(root: Section, key: str, default: int, blank: int) -> None:
-    """Refuse a blank that is not the last label."""
     last = root.integer(key, default, low=0, high=_MAX_VOCABULARY) == blank
     root.require(key, last, f"the last id of vocab_size, {blank}")
 
@@ -191,7 +189,6 @@ def _check_processor(section: Section, kind: _Kind) -> None:
 
 
 def _check_transducer_generation(section: Section, blank: int) -> None:
-    """Check the generation configuration of a transducer whose labels are the ids below ``blank``."""
     section.expect("decoder_start_token_id", None, blank)
     # The outputs of a TDT after the blank are durations, which a search for labels suppresses.
     suppressed = section.integers("suppress_tokens", low=0, high=2**31)
@@ -200,7 +197,6 @@ def _check_transducer_generation(section: Section, blank: int) -> None:
 
 
 def _check_attention_generation(section: Section, end: int) -> None:
-    """Check the generation configuration of an attention decoder whose texts end with the token ``end``."""
     section.expect("eos_token_id", None, end, [end])
     section.ignore("decoder_start_token_id")  # the first token of every prompt
     section.ignore("max_length", "max_new_tokens")  # the audio bounds the text

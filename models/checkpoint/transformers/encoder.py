@@ -83,7 +83,6 @@ def ignore_bookkeeping(section: Section) -> None:
 
 
 def _finish(section: Section, config: ConformerConfig) -> None:
-    """Refuse what asks for something else than we do."""
     section.expect("hidden_act", "silu", "swish")
     section.expect("subsampling_conv_kernel_size", 3)
     section.expect("subsampling_conv_stride", 2)

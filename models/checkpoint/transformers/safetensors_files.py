@@ -42,7 +42,6 @@ def read_safetensors(folder: Folder) -> dict[str, Tensor]:
 
 
 def _shards(folder: Folder) -> dict[str, set[str]]:
-    """Return the names of the tensors in each shard, as given in the index."""
     source = f"{folder.path}: {INDEX_FILE}"
     places = parse_json(folder.read(INDEX_FILE, MAX_HEADER_BYTES), source).get("weight_map")
     if not isinstance(places, dict):

@@ -62,7 +62,6 @@ def _check_decoder(decoder: Section) -> None:
 
 
 def _pieces(vocabulary: object, added: object) -> tuple[dict[int, str], set[int]]:
-    """Return the pieces by id, and the ids of the special ones."""
     added = added or []
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
         raise UnreadableCheckpointError("tokenizer.json has no vocabulary, or added_tokens are no list")
@@ -85,7 +84,6 @@ def _is_text(piece: str) -> bool:
 
 
 def _named(config: Section, pieces: dict[int, str]) -> set[int]:
-    """Return the ids of the special tokens of the tokenizer's configuration."""
     config.expect("clean_up_tokenization_spaces", None, False)
     names = [config.get(key) for key in _SPECIAL]
     for key in _MORE_SPECIAL:

@@ -16,14 +16,14 @@ def random_predictor(seed, width, context, *, is_normalized):
 
 
 @torch.no_grad()
-def output_after(predictor, text):
+def output_after(predictor, text, *, is_normalized):
     """Rows of the tables for the last labels, the newest first, end to end; none for labels before the first."""
     rows = []
     for age, table in enumerate(predictor.embeddings):
         known = len(text) > age
         rows.append(table.weight[text[-1 - age]] if known else torch.zeros(table.embedding_dim).double())
     joined = torch.cat(rows)
-    if not predictor._is_normalized:
+    if not is_normalized:
         return joined
     return (joined - joined.mean()) / (joined.var(correction=0) + 1e-5).sqrt()
 
@@ -38,7 +38,8 @@ def output_after(predictor, text):
 )
 def test_steps_and_whole_texts_give_the_embeddings_of_the_last_labels(seed, context, extra, is_normalized, texts):
     predictor = random_predictor(seed, 2 * context + extra, context, is_normalized=is_normalized)
-    wanted = torch.stack([torch.stack([output_after(predictor, text[:end]) for end in range(7)]) for text in texts])
+    outputs = [[output_after(predictor, text[:end], is_normalized=is_normalized) for end in range(7)] for text in texts]
+    wanted = torch.stack([torch.stack(one) for one in outputs])
 
     at_once = predictor.read(torch.tensor(texts))
     state = predictor.initial_state(len(texts))

@@ -41,6 +41,10 @@ def decoder(device, layers=2, activation="relu", heads=2, beam=1):
     return made.to(device)
 
 
+def search(model, *batch):
+    return [row.tokens for row in AttentionSearch(model, END, graphed=False).search(*batch).rows()]
+
+
 @few_examples
 @given(
     seed=st.integers(0, 1000),
@@ -119,14 +123,10 @@ def test_a_search_finds_the_same_tokens(device, beam, monkeypatch):
     prompts = torch.full((3, 2), 4, device=device)
     bound = LengthBound(torch.tensor([6, 0, 5], device=device), longest=6)
 
-    def search():
-        driver = AttentionSearch(model, END, graphed=False)
-        return [row.tokens for row in driver.search(encoded, lengths, prompts, bound).rows()]
-
-    wanted = search()
+    wanted = search(model, encoded, lengths, prompts, bound)
     monkeypatch.setattr("models.heads.attention_decoder.decoder_step_on", lambda *_: (multiply, attend_from_token))
 
-    assert search() == wanted
+    assert search(model, encoded, lengths, prompts, bound) == wanted
     assert any(wanted)
 
 
@@ -142,19 +142,15 @@ def test_in_bfloat16_a_search_finds_the_same_tokens_although_labels_are_nearly_e
     encoded, lengths = (3 * torch.randn(2, 5, 16)).to(device, torch.bfloat16), torch.tensor([5, 2], device=device)
     prompts, bound = torch.full((2, 2), 4, device=device), LengthBound(torch.tensor([5, 5], device=device), longest=5)
 
-    def search():
-        driver = AttentionSearch(model, END, graphed=False)
-        return [row.tokens for row in driver.search(encoded, lengths, prompts, bound).rows()]
-
     if device == "cpu":  # the sums of a GPU; see product_of_scores
         monkeypatch.setattr(
             "models.heads.attention_decoder.product_of_scores",
             lambda inputs, weight, bias: linear(inputs.float(), weight.float(), bias.float()),
         )
-    wanted = search()
+    wanted = search(model, encoded, lengths, prompts, bound)
     monkeypatch.setattr("models.heads.attention_decoder.decoder_step_on", lambda *_: (multiply, attend_from_token))
 
-    assert search() == wanted
+    assert search(model, encoded, lengths, prompts, bound) == wanted
     chosen = {token for row in wanted for token in row}
     assert chosen
     assert beam > 1 or all(token % 2 for token in chosen)

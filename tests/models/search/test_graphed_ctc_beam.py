@@ -1,6 +1,7 @@
 """CTC beam search in CUDA graphs finds what it finds without them, and the host does not wait."""
 
 from copy import deepcopy
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -28,10 +29,17 @@ def batch(rows, frames, seed, device):
     return random_logits(seed, rows, frames).to(device), lengths.to(device)
 
 
+@cache
+def model_on(device):
+    return deepcopy(language_model()).to(torch.device(device))
+
+
 def graphed(device, **options):
-    return GraphedCtcBeam(
-        BLANK, deepcopy(language_model()).to(torch.device(device)), torch.device(device), BEAM, **options
-    )
+    return GraphedCtcBeam(BLANK, model_on(device), torch.device(device), BEAM, **options)
+
+
+def by_the_host(logits, lengths):
+    return ctc_beam(logits, lengths, BLANK, model_on(logits.device.type), BEAM).rows()
 
 
 def assert_same(found, wanted):
@@ -48,7 +56,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device):
     for again in range(2):
         for seed, (rows, frames) in enumerate(SIZES):
             logits, lengths = batch(rows, frames, 10 * again + seed, device)
-            wanted = ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
+            wanted = by_the_host(logits, lengths)
             assert any(row.tokens for row in wanted)
             assert_same(driver.search(logits, lengths).rows(), wanted)
     assert not driver.sizes.refused
@@ -71,7 +79,7 @@ def test_sizes_in_any_order_share_memory_and_find_what_the_host_would(sizes):
             block.fill_(0xFF)  # not a number, as any float
         with patch("models.search.drivers.graph.captured", captured):
             found = driver.search(logits, lengths).rows()
-        assert_same(found, ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
+        assert_same(found, by_the_host(logits, lengths))
 
     alone = graphed("cpu")
     alone.search(*batch(17, 50, 0, "cpu"))  # the largest size
@@ -86,7 +94,7 @@ def test_searches_queued_before_the_first_is_fetched_find_what_they_find_alone(d
     found = [driver.search(*inputs) for inputs in given]
 
     for one, (logits, lengths) in zip(found, given, strict=True):
-        assert_same(one.rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
+        assert_same(one.rows(), by_the_host(logits, lengths))
 
 
 def test_a_size_without_room_is_driven_by_the_host():
@@ -96,9 +104,7 @@ def test_a_size_without_room_is_driven_by_the_host():
     driver = graphed("cpu", free=lambda _: 8 * taken)
     for rows, frames in ((4, 64), (4, 65), (5, 64)):
         logits, lengths = batch(rows, frames, 1, "cpu")
-        assert_same(
-            driver.search(logits, lengths).rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
-        )
+        assert_same(driver.search(logits, lengths).rows(), by_the_host(logits, lengths))
     assert len(driver.sizes) == 1
 
 
@@ -133,4 +139,4 @@ def test_graphs_that_find_other_texts_give_way_to_the_host(monkeypatch, spoil, s
     found = driver.search(logits, lengths).rows()
 
     assert FAST_PATHS.states() == {"search_graphs": state}
-    assert_same(found, ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
+    assert_same(found, by_the_host(logits, lengths))

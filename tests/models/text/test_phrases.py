@@ -4,6 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.search.phrases import grow_tree
 from models.text.phrases import PhraseTrees, Pieces, written_ways
 from models.text.tokenizers import CharacterTokenizer, Vocabulary, WordPieceTokenizer
 
@@ -37,13 +38,15 @@ def trees(tokenizer):
     return PhraseTrees(Vocabulary(tokenizer), torch.device("cpu"))
 
 
-def test_lists_are_grown_once_and_rows_without_phrases_have_none():
-    grown = trees(WordPieceTokenizer(b"a\n##b\nb"))
+def test_lists_are_grown_once_and_rows_without_phrases_have_none(monkeypatch):
+    grown, grows = trees(WordPieceTokenizer(b"a\n##b\nb")), []
+    monkeypatch.setattr("models.text.phrases.grow_tree", lambda *of: grows.append(of) or grow_tree(*of))
 
     assert grown.of_rows(["", ""]) is None
     phrases = grown.of_rows(["ab", "", "ab"])
     assert phrases.start[0] == phrases.start[2] != phrases.start[1]
-    assert grown._tree("ab") is grown._tree("ab")
+    grown.of_rows(["ab"])
+    assert len(grows) == 1
 
 
 def test_a_word_that_goes_on_completes_no_phrase():
