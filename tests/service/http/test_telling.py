@@ -1,7 +1,10 @@
 """The language of a text is detected if it is not named."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
+import srt
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,6 +157,19 @@ def test_the_language_of_a_text_without_evidence_is_unknown(service):
 
     assert (numbers["language"], numbers["languages"]) == ("unknown", [])
     assert not {"language_source", "language_probability"} & set(numbers)
+
+
+def test_subtitles_have_the_size_that_the_form_asks_for(service):
+    def shown(**size: str) -> list[srt.Subtitle]:
+        sizes = {f"subtitle_{name}": value for name, value in size.items()}
+        return list(srt.parse(post(service, ENGLISH, response_format="srt", **sizes).text))
+
+    (usual,) = shown()
+    narrow = [cue.content.splitlines() for cue in shown(characters="16")]
+    assert max(len(line) for lines in narrow for line in lines) <= 16 < len(usual.content)
+    assert max(map(len, narrow)) == 2
+    assert {len(cue.content.splitlines()) for cue in shown(characters="16", lines="1")} == {1}
+    assert max(cue.end - cue.start for cue in shown(seconds="1")) <= timedelta(seconds=1) < usual.end - usual.start
 
 
 @given(st.text(max_size=60), st.lists(st.sampled_from(sorted(NAMES)), max_size=4, unique=True))
