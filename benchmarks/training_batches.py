@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from training.attention_vocabulary import TrainingVocabulary
 from training.buckets import Buckets, buckets_of_equal_audio
 from training.sampler import BucketSampler
 from training.takes import Take
-from training.vocabulary import TrainingVocabulary
 
 # Special tokens of a prompt, and the end.
 _PROMPT = 10

@@ -1,16 +1,13 @@
 """The vocabulary of an attention decoder: special pieces for prompts, and pieces of one or several languages."""
 
-import io
 from collections.abc import Mapping
-from typing import NamedTuple
-
-import sentencepiece
+from itertools import accumulate
 
 from models.config import PromptConfig
 from models.text.prompt_writer import PromptWriter, required_pieces, with_vocabulary
-from models.text.tokenizers import AggregateTokenizer, SentencePieceTokenizer
+from models.text.tokenizers import AggregateTokenizer
 from training.errors import RecipeError
-from training.spelling import Spelling
+from training.vocabulary import CharacterVocabulary, PieceVocabulary, new_vocabulary
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 # NeMo's name of an aggregate vocabulary's first part, which has the special pieces. Here a single part has it too.
@@ -25,19 +22,11 @@ _PIECES = (
 )  # fmt: skip
 
 
-class _Text(NamedTuple):
-    """The pieces of a language: their model, how it spells, and their first label."""
-
-    processor: sentencepiece.SentencePieceProcessor
-    spelling: Spelling
-    start: int
-
-
 class AttentionVocabulary:
     """Labels of special pieces, and of text in one or several languages.
 
     Attributes:
-        parts: the SentencePiece models by name, in the order of their labels: one of special pieces and one for each
+        parts: the vocabularies by name, in the order of their labels: one of special pieces and one for each
             language, or a single one for all.
         prompts: the configuration of prompts.
         tokenizer: the tokenizer, from labels to text.
@@ -53,8 +42,8 @@ class AttentionVocabulary:
             ValueError: if one of them is not a SentencePiece model.
             RecipeError: if a piece that prompts need is missing.
         """
-        self.parts = dict(parts)
-        tokenizers = [SentencePieceTokenizer(model) for model in parts.values()]
+        self.parts = {name: PieceVocabulary(model) for name, model in parts.items()}
+        tokenizers = [part.tokenizer for part in self.parts.values()]
         self.tokenizer = tokenizers[0] if len(tokenizers) == 1 else AggregateTokenizer(tokenizers)
         pieces = self.tokenizer.pieces
         self.prompts = with_vocabulary(prompts, pieces)
@@ -65,12 +54,9 @@ class AttentionVocabulary:
         self.pad = pieces.index(PAD)
         self._writer = PromptWriter(self.prompts, self.tokenizer)
         self.end = self._writer.end
-        starts = [sum(len(one.pieces) for one in tokenizers[:place]) for place in range(len(tokenizers))]
-        # Each model and its first label, by the two-letter code of its language: en, also for en-US.
-        self._texts = {
-            name.split("-")[0]: _text_of(model, start)
-            for (name, model), start in zip(parts.items(), starts, strict=True)
-        }
+        starts = accumulate((part.size for part in self.parts.values()), initial=0)
+        # Each part and its first label, by the two-letter code of its language: en, also for en-US.
+        self._texts = {name.split("-")[0]: (part, start) for (name, part), start in zip(self.parts.items(), starts)}  # noqa: B905  # one start more
 
     def question(self, prompt: Prompt) -> list[int]:
         """Return the labels of a prompt; all prompts have the same number of labels.
@@ -82,27 +68,25 @@ class AttentionVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
         """Return the labels of a transcript, in the language of the prompt."""
-        processor, spelling, start = self._text(prompt)
-        return [start + label for label in processor.encode(spelling.spelled(text))]
+        part, start = self._text(prompt)
+        return [start + label for label in part.encode(text)]
 
     def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:
         """Return a transcript in the case of the pieces, without marks that have none."""
-        return self._text(prompt).spelling.spelled(text)
+        return self._text(prompt)[0].spelled(text)
 
     def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:
         """Return the letters and digits of a transcript that have no piece."""
-        return self._text(prompt).spelling.lacking(text)
+        return self._text(prompt)[0].lacking(text)
 
-    def _text(self, prompt: Prompt) -> _Text:
-        """Return the model of a text's language."""
+    def _text(self, prompt: Prompt) -> tuple[PieceVocabulary, int]:
         if len(self._texts) == 1:
             return next(iter(self._texts.values()))
         return self._texts[prompt.target_language or prompt.language or self.prompts.default_language]
 
 
-def _text_of(model: bytes, start: int) -> _Text:
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return _Text(processor, Spelling(processor), start)
+# The vocabularies that a model may be trained with.
+TrainingVocabulary = PieceVocabulary | CharacterVocabulary | AttentionVocabulary
 
 
 def vocabulary_of_languages(models: Mapping[str, bytes]) -> AttentionVocabulary:
@@ -121,18 +105,5 @@ def vocabulary_of_languages(models: Mapping[str, bytes]) -> AttentionVocabulary:
 def _special_model(languages: tuple[str, ...]) -> bytes:
     """Return a SentencePiece model of the special pieces, which are never split."""
     pieces = [*_PIECES, *(f"<|{language}|>" for language in languages)]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a"]),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=len(pieces) + 3,
-        user_defined_symbols=pieces,
-        character_coverage=1.0,
-        bos_id=-1,
-        eos_id=-1,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return model.getvalue()
+    usual = {"normalization_rule_name": "nmt_nfkc", "hard_vocab_limit": False}
+    return new_vocabulary(["a"], len(pieces) + 3, model_type="bpe", user_defined_symbols=pieces, **usual)

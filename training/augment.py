@@ -66,9 +66,7 @@ def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.
 def in_room(samples: Samples, response: Samples) -> Samples:
     """Return a clip in a room, as loud as before and at the same time.
 
-    Args:
-        samples: the clip, float32 [n].
-        response: the room's answer to an impulse, float32 [m]; its loudest sample is taken for the direct sound.
+    The loudest sample of the room's answer to an impulse is taken for the direct sound.
     """
     return _as_loud(_convolved(samples, response.astype(np.float64), int(np.abs(response).argmax())), samples)
 

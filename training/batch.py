@@ -90,14 +90,9 @@ class Batch:
 
 
 def collate(examples: Sequence[Example], position: Position, samples: int, hop: int, rate: int) -> Batch:
-    """Pad clips to one length.
+    """Pad clips to ``samples``, or to a longer clip, which is possible if a manifest rounds durations.
 
-    Args:
-        examples: the clips.
-        position: position of the batch in the run.
-        samples: length to pad to; a longer clip, possible if a manifest rounds durations, makes it longer.
-        hop: samples of a feature.
-        rate: samples per second.
+    ``hop`` is the samples of a feature, ``rate`` those of a second.
     """
     samples = max(samples, *(len(example.samples) for example in examples))
     stretches = [example.stretch for example in examples]

@@ -14,12 +14,7 @@ class Best:
     """
 
     def __init__(self, patience: int | None, before: Iterable[float] = ()) -> None:
-        """Begin with the measurements of earlier runs.
-
-        Args:
-            patience: measurements without a lower rate after which a run ends; None for any number.
-            before: the rates that were measured before, in order.
-        """
+        """Begin with the rates that were measured before, in order; None has patience for ever."""
         self.rate: float | None = None
         self._patience = patience
         self._since = 0

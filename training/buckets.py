@@ -47,12 +47,7 @@ class Buckets:
         return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
 
     def of_all(self, seconds: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of each clip's bucket, as ``bucket`` does.
-
-        Args:
-            seconds: length of each clip.
-            labels: number of labels of each clip.
-        """
+        """Return the index of each clip's bucket, as ``bucket`` does."""
         numbers = np.asarray(labels)
         lengths = np.searchsorted(self.bounds, np.asarray(seconds))
         found = np.empty(len(numbers), dtype=np.int64)

@@ -26,12 +26,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The position of a file inside another one, such as a tar.
-
-    Attributes:
-        offset: offset of its first byte.
-        size: size in bytes.
-    """
+    """The bytes of a file inside another one, such as a tar."""
 
     offset: int
     size: int
@@ -134,14 +129,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class AudioLocation:
-    """The location of audio: a file, or bytes of one.
-
-    Attributes:
-        audio: the file.
-        byte_range: the position of the recording in the file; None for all of it.
-        start: second of the recording at which it begins; None for the whole.
-        seconds: its length; None for the whole.
-    """
+    """The location of audio: a file, or bytes of one, and the second at which it begins; None for the whole."""
 
     audio: Path
     byte_range: ByteRange | None

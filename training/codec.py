@@ -16,14 +16,7 @@ from audio.samples import Samples
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A lossy codec.
-
-    Attributes:
-        container: libsndfile's name of the container.
-        encoding: libsndfile's name of the codec.
-        rate: samples per second, or None for the clip's.
-        compression: range of libsndfile's compression level, within 0 to 1; None if it has none.
-    """
+    """A lossy codec by libsndfile's names, its rate (None: the clip's), and its range of libsndfile's compression."""
 
     container: str
     encoding: str
@@ -45,16 +38,7 @@ CODECS = (
 
 
 def coded(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
-    """Return a clip that went through a codec.
-
-    Args:
-        samples: mono, float32 [n], within -1 to 1.
-        rate: samples per second.
-        random: generator of the choice of codec and compression.
-
-    Returns:
-        As many samples, float32.
-    """
+    """Return a clip, mono float32 [n] within -1 to 1, that went through a random codec, with as many samples."""
     if not len(samples):
         return samples
     codec = CODECS[random.integers(len(CODECS))]

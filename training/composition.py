@@ -47,14 +47,7 @@ class Composer:
     def __init__(
         self, takes: TakeIndex, recipe: Recipe, mels: int, recordings: AugmentationRecordings | None = None
     ) -> None:
-        """Prepare to compose.
-
-        Args:
-            takes: the clips; how often one is drawn follows from the recipe's balance of sources and speakers.
-            recipe: the recipe, with a teacher.
-            mels: bands of the features.
-            recordings: recordings that the augmentation needs.
-        """
+        """Prepare to compose; how often a clip is drawn follows from the recipe's balance of sources and speakers."""
         assert recipe.teacher, "composed sound is for a teacher"
         self._takes, self._recipe, self._config, self._mels = takes, recipe, recipe.teacher.composition, mels
         self._recordings = recordings

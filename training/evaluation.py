@@ -12,9 +12,9 @@ from models.config import ModelConfig
 from models.features import LogMelFeatures
 from models.model import Model
 from training.ahead import ahead
+from training.attention_vocabulary import TrainingVocabulary
 from training.errors import ManifestError, TrainingError
 from training.takes import Take
-from training.vocabulary import TrainingVocabulary
 
 # Returns errors and number of words, given a reference and a transcript. The caller defines what an error is.
 WordErrors = Callable[[str, str], tuple[int, int]]
@@ -40,11 +40,7 @@ def word_error_rates(
 ) -> dict[str, float]:
     """Return the word error rate of each source with words, and of all clips as ``all``, even if a source is named so.
 
-    Args:
-        model: transcribes the clips.
-        clips: the clips.
-        word_errors: counts the errors of a transcript.
-        skip: gets the reason for each clip that cannot be read and is left out.
+    ``skip`` gets the reason for each clip that cannot be read and is left out.
 
     Raises:
         TrainingError: if no clip can be read.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
+from training.attention_vocabulary import TrainingVocabulary
 from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
@@ -17,7 +18,6 @@ from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
 from training.takes import Take
 from training.transcripts import Transcripts
-from training.vocabulary import TrainingVocabulary
 from training.vocal_tract import drawn_stretch
 from transcripts.prompt import Prompt
 
@@ -61,16 +61,10 @@ class Examples:
         positions: int | None = None,
         recordings: AugmentationRecordings | None = None,
     ) -> None:
-        """Prepare to make examples.
+        """Prepare to make examples of features with ``mels`` bands.
 
-        Args:
-            takes: the takes that draws refer to.
-            vocabulary: the vocabulary of transcripts.
-            augmentation: the augmentation of clips.
-            seed: seed of the augmentation.
-            mels: bands of the features.
-            positions: most labels of a sequence for an attention decoder, or None without one.
-            recordings: recordings that the augmentation needs.
+        ``positions`` are the most labels of a sequence for an attention decoder, ``recordings`` those that the
+        augmentation needs.
         """
         self.takes = takes
         self.transcripts = Transcripts(vocabulary)

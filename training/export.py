@@ -16,13 +16,12 @@ from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, nemo_names
 from models.config import ModelConfig, TransducerConfig
 from models.errors import CheckpointError
 from models.features import LogMelFeatures
-from training.attention_vocabulary import AttentionVocabulary
+from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
 from training.errors import RecipeError
 from training.export_attention import attention_sections
 from training.export_encoder import encoder_section
 from training.export_tokenizer import tokenizer_files, tokenizer_section
 from training.student import MODULES
-from training.vocabulary import TrainingVocabulary
 
 _NEMO = "nemo.collections.asr"
 # Linear layers of ours that are convolutions over one point in NeMo.
@@ -111,13 +110,7 @@ def _name(name: str, config: ModelConfig) -> str:
 
 
 def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
-    """Return NeMo's configuration of a model.
-
-    Args:
-        config: the model's configuration.
-        vocabulary: its vocabulary.
-        dropout: its dropout in training.
-    """
+    """Return NeMo's configuration of a model; ``dropout`` is that of its training."""
     pieces = list(vocabulary.tokenizer.pieces)
     if isinstance(vocabulary, AttentionVocabulary):
         heads = attention_sections(config, vocabulary, dropout)

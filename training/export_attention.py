@@ -10,13 +10,7 @@ _MODULES = "nemo.collections.asr.modules.transformer"
 
 
 def attention_sections(config: ModelConfig, vocabulary: AttentionVocabulary, dropout: float) -> dict[str, Any]:
-    """Return the sections of a model with an attention decoder and no other head.
-
-    Args:
-        config: the model's configuration.
-        vocabulary: its vocabulary.
-        dropout: its dropout in training, for further training.
-    """
+    """Return the sections of a model with an attention decoder and no other head, with its dropout in training."""
     decoder, prompts = config.attention, config.prompts
     assert decoder, "it has an attention decoder"
     assert prompts, "an attention decoder takes prompts"

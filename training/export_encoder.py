@@ -8,12 +8,7 @@ _MODULES = "nemo.collections.asr.modules"
 
 
 def encoder_section(encoder: EncoderConfig, dropout: float) -> dict[str, Any]:
-    """Return the section of an encoder.
-
-    Args:
-        encoder: the encoder's configuration.
-        dropout: its dropout in training, for further training.
-    """
+    """Return the section of an encoder, with its dropout in training."""
     return _jasper(encoder, dropout) if isinstance(encoder, JasperConfig) else _conformer(encoder, dropout)
 
 

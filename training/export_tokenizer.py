@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from training.attention_vocabulary import AttentionVocabulary
-from training.vocabulary import PieceVocabulary, TrainingVocabulary
+from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
+from training.vocabulary import PieceVocabulary
 
 _TOKENIZERS = "nemo.collections.common.tokenizers.canary_tokenizer"
 
@@ -33,8 +33,8 @@ def tokenizer_files(vocabulary: TrainingVocabulary) -> dict[str, bytes]:
         return {}
     prefixes = [""] if len(vocabulary.parts) == 1 else [f"{name}_" for name in vocabulary.parts]
     files: dict[str, bytes] = {}
-    for prefix, model in zip(prefixes, vocabulary.parts.values(), strict=True):
-        files |= _files(prefix, PieceVocabulary(model))
+    for prefix, part in zip(prefixes, vocabulary.parts.values(), strict=True):
+        files |= _files(prefix, part)
     return files
 
 

@@ -11,13 +11,7 @@ _MEGA = 1e6
 
 
 def forecast(sampler: BucketSampler, seconds: ArrayLike, labels: ArrayLike) -> str:
-    """Return a line about the first epoch: its steps, clips and padding.
-
-    Args:
-        sampler: makes the batches.
-        seconds: length of each take.
-        labels: number of labels of each take.
-    """
+    """Return a line about the first epoch: its steps, clips and padding, of takes with these lengths and labels."""
     epoch = sampler.epoch(0)
     clips = np.diff(epoch.part_starts)
     filled = clips > 0
@@ -35,13 +29,7 @@ def forecast(sampler: BucketSampler, seconds: ArrayLike, labels: ArrayLike) -> s
 
 
 def whole_run(sampler: BucketSampler, seconds: ArrayLike, steps: int) -> str:
-    """Return a line about all steps of a run.
-
-    Args:
-        sampler: makes the batches.
-        seconds: length of each take.
-        steps: the recipe's steps.
-    """
+    """Return a line about all steps of a run."""
     epoch = sampler.epoch(0)
     epochs = steps / max(1, len(epoch))
     hours = epochs * float(np.asarray(seconds)[epoch.takes].sum()) / 3600

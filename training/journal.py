@@ -21,11 +21,6 @@ class Journal:
     def __init__(self, path: Path, steps: int, loggers: Sequence[Logger] = ()) -> None:
         """Open a log, and drop its lines about steps after ``steps``, which will be done again.
 
-        Args:
-            path: the log.
-            steps: how many are done.
-            loggers: show the lines as well.
-
         Raises:
             ResumeError: if it cannot be read, or is damaged.
             TrainingError: if it cannot be written.

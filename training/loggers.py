@@ -33,13 +33,7 @@ class Logger(Protocol):
 
 
 def open_loggers(config: Loggers, folder: Path, step: int, *, tensorboard: bool) -> list[Logger]:
-    """Return the loggers of a run, which begin, or continue after a step.
-
-    Args:
-        config: those that the recipe asks for.
-        folder: the run's folder.
-        step: steps that are done.
-        tensorboard: whether TensorBoard is asked for too.
+    """Return the loggers of the run in ``folder``, which begin, or continue after a step.
 
     Raises:
         TrainingError: if one is not installed, or cannot begin.

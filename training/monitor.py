@@ -32,14 +32,7 @@ class Monitor:
         loggers: Sequence[Logger] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the log.
-
-        Args:
-            run: the run, at any step.
-            report: gets lines of progress.
-            word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
-            loggers: show the log as well.
-            clock: monotonic seconds.
+        """Open the log; ``word_errors``, which the dev set needs, counts the errors of a transcript.
 
         Raises:
             TrainingError: if the log cannot be written, or is damaged.
@@ -79,13 +72,7 @@ class Monitor:
             self._skipped.note(batch)
 
     def after_step(self, result: StepResult, *, seconds: float, waited: float) -> None:
-        """Log a step; report and measure when it is time.
-
-        Args:
-            result: the result of the step.
-            seconds: time that it took.
-            waited: the part of it spent waiting for batches.
-        """
+        """Log a step, the time that it took and what it waited for batches; report and measure when it is time."""
         run, recipe = self._run, self._run.recipe
         self._log(result, seconds=seconds, waited=waited)
         self._progress.after_step(result.audio_seconds, result.loss)

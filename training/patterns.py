@@ -9,12 +9,10 @@ _SHOWN = 12
 
 
 def named_by(patterns: Sequence[str], names: Iterable[str], key: str) -> set[str]:
-    """Return the names that match a pattern, or lie in a module that does.
+    """Return the names of weights or modules that match a pattern, or lie in a module that does.
 
-    Args:
-        patterns: shell patterns, such as ``encoder.layers.[0-3]`` or ``*.norm``; a star matches dots too.
-        names: the names of all weights, or of all modules.
-        key: the recipe's key that has the patterns.
+    Patterns are those of a shell, such as ``encoder.layers.[0-3]`` or ``*.norm``; a star matches dots too. ``key`` is
+    the recipe's key that has them.
 
     Raises:
         RecipeError: if a pattern matches none.

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -35,12 +36,7 @@ _WORTH_IT = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The cost of a step.
-
-    Attributes:
-        seconds: its time.
-        bytes: its peak of GPU memory; None on a CPU.
-    """
+    """The cost of a step: its time, and its peak of GPU memory (None on a CPU)."""
 
     seconds: float
     bytes: int | None
@@ -52,17 +48,10 @@ Measure = Callable[[Bucket, int], Measured | None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The batch size found for a bucket.
+    """The batch size found for a bucket of some clips, and the cost of a step with it.
 
-    Attributes:
-        bucket: the bucket.
-        clips: its number of clips.
-        rows: the batch size.
-        step: cost of a step with that size.
-        fixed: cost of a step with the batch size of the longest bucket; None if it does not fit.
-        given: cost of a step with the recipe's batch size; None if it does not fit.
-        fixed_rows: batch size of ``fixed``.
-        given_rows: batch size of ``given``.
+    Beside these are the cost with the batch size of the longest bucket (``fixed``) and with the recipe's (``given``),
+    None if it does not fit, and these sizes.
     """
 
     bucket: Bucket
@@ -124,28 +113,23 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
     found: list[Found] = []
     fixed_rows = 0
     for bucket, clips, given_rows in reversed(buckets):
-        known: dict[int, Measured | None] = {}
-
-        def step(rows: int, bucket: Bucket = bucket, known: dict[int, Measured | None] = known) -> Measured | None:
-            if rows not in known:
-                known[rows] = measure(bucket, rows)
-            return known[rows]
-
-        def speed(rows: int, step: Callable[[int], Measured | None] = step) -> float:
-            taken = step(rows)
-            return rows / taken.seconds if taken else 0.0
-
+        step = cache(partial(measure, bucket))
         most = max(1, clips)
         if by_memory:
             rows = largest_that_fits(lambda rows, step=step: step(rows) is not None, most)  # type: ignore[misc]
         else:
-            rows = fastest(speed, most)
+            rows = fastest(partial(_speed, step), most)
         best = step(rows) if rows else None
         if best is None:
             raise MemoryError(f"a clip of {bucket.seconds:.1f} s with {bucket.labels} labels")
         fixed_rows = fixed_rows or rows
         found.append(Found(bucket, clips, rows, best, step(fixed_rows), step(given_rows), fixed_rows, given_rows))
     return found[::-1]
+
+
+def _speed(step: Callable[[int], Measured | None], rows: int) -> float:
+    taken = step(rows)
+    return rows / taken.seconds if taken else 0.0
 
 
 def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[str]:
@@ -293,13 +277,7 @@ class Steps:
 
 
 def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:
-    """Return a batch of noise with the length and the number of labels of the largest clips of a bucket.
-
-    Args:
-        config: the model's configuration.
-        bucket: the bucket.
-        rows: number of clips.
-    """
+    """Return a batch of noise with the length and the number of labels of the largest clips of a bucket."""
     random = torch.Generator().manual_seed(0)
     samples = max(FRONT_END.hop, int(bucket.seconds * FRONT_END.sample_rate))
     attends = config.attention is not None

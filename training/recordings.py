@@ -26,11 +26,7 @@ class Recordings:
     """
 
     def __init__(self, folders: Sequence[Path], key: str) -> None:
-        """Find the files whose headers have a length.
-
-        Args:
-            folders: the folders.
-            key: the recipe's key that names them.
+        """Find the files whose headers have a length; ``key`` is the recipe's key that names the folders.
 
         Raises:
             RecipeError: if a folder has no recording, or cannot be read.
@@ -79,12 +75,7 @@ class Recordings:
 
 
 class AugmentationRecordings:
-    """The recordings that an augmentation needs.
-
-    Attributes:
-        noise: recordings of noise, or None.
-        rooms: recordings of rooms, or None.
-    """
+    """The recordings that an augmentation needs, of noise and of rooms; None where it needs none."""
 
     def __init__(self, config: Augmentation) -> None:
         """Find them.

@@ -14,7 +14,7 @@ from models.checkpoint.nemo.file import aligner_files
 from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.adapters import add_adapters, merged
-from training.attention_vocabulary import AttentionVocabulary
+from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
 from training.balance import weights_of_takes
 from training.batch import Batch
 from training.buckets import buckets_of_equal_audio
@@ -50,7 +50,7 @@ from training.take_index import TakeIndex, take_index
 from training.takes import Take
 from training.teacher import TeacherModel, read_teacher
 from training.transcripts import Transcripts
-from training.vocabulary import CharacterVocabulary, TrainingVocabulary
+from training.vocabulary import CharacterVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
 # Parts of a recipe that may change when a run is resumed: evaluation, reports, saving, and the length of the run, to
@@ -66,20 +66,10 @@ class Run:
     """The objects that the training loop uses.
 
     Attributes:
-        recipe: the recipe.
-        folder: the folder of its state and its log.
-        device: the device.
-        vocabulary: the vocabulary.
-        config: the student's configuration.
-        network: the student.
-        ranks: the processes that train together.
         own_parts: this process's parts of a step.
-        loss_scale: the factor of the loss.
         front_end: computes features from waveforms.
         mode: which weights are trained, and the training mode.
-        optimizer: the optimizer.
         average: the moving average of the weights.
-        takes: the takes that it trains on.
         teacher: the teacher, or None.
         sampler: draws the clips of each batch; with a teacher, sound is composed instead.
         examples: makes examples from draws.

@@ -22,12 +22,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A take in an epoch.
-
-    Attributes:
-        take: its index.
-        copy: the number of this draw of the take in this epoch, from 0.
-    """
+    """The index of a take in an epoch, and the number of this draw of it in this epoch, from 0."""
 
     take: int
     copy: int
@@ -35,13 +30,9 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A batch to be loaded: one of the parts of a step.
+    """A batch to be loaded, one of the parts of a step.
 
-    Attributes:
-        position: the step.
-        draws: its draws; empty if a step has fewer clips than parts.
-        seconds: length that its clips are padded to.
-        part: number of the part in the step.
+    Its draws are padded to ``seconds``; there are none if a step has fewer clips than parts.
     """
 
     position: Position
@@ -174,11 +165,9 @@ class BucketSampler:
         return Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
 
     def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
-        """Yield parts without end, from the step at ``start``; a position after the end of an epoch begins the next.
+        """Yield the parts ``own`` of each step, or all, without end, from the step at ``start``.
 
-        Args:
-            start: the first step.
-            own: the parts of each step to yield; None: all.
+        A position after the end of an epoch begins the next.
         """
         own = range(self._parts) if own is None else own
         number, first = start.epoch, start.batch

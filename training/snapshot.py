@@ -47,10 +47,7 @@ class Snapshot:
         step: steps done.
         position: the batch that comes next.
         audio_seconds: audio trained on.
-        network: state of the network.
-        average: state of the average of its weights.
-        optimizer: state of the optimizer.
-        loss_scale: state of the factor of the loss.
+        network, average, optimizer, loss_scale: states of these.
     """
 
     identity: dict[str, Any]
@@ -160,12 +157,7 @@ def _unreadable(error: Exception) -> str | None:
 
 
 def check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Check that a saved state is of the same run.
-
-    Args:
-        path: the file of the state, for the message.
-        found: its identity.
-        wanted: that of the run.
+    """Check that the state in the file at ``path`` has the identity of the run.
 
     Raises:
         ResumeError: if it is not; the message names what differs.

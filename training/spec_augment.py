@@ -12,16 +12,9 @@ Mask = NDArray[np.bool_]
 
 
 def draw_masks(frames: int, mels: int, config: SpecAugment, random: np.random.Generator) -> tuple[Mask, Mask]:
-    """Draw the masks of a clip.
+    """Return the frames of a clip to mask, [frames], and the bands, [mels].
 
-    Args:
-        frames: number of features of the clip, without padding.
-        mels: number of bands.
-        config: number and width of masks.
-        random: generator of the choices.
-
-    Returns:
-        The frames to mask, [frames], and the bands to mask, [mels]. Masked features become 0, the mean of their band.
+    Masked features become 0, the mean of their band.
     """
     masked_frames, masked_mels = np.zeros(frames, dtype=np.bool_), np.zeros(mels, dtype=np.bool_)
     for _ in range(config.time_masks):

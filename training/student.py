@@ -27,10 +27,10 @@ from models.encoders.subsampling import Subsampling
 from models.errors import CheckpointError
 from models.heads.ctc import CTCHead
 from models.network import Network
+from training.attention_vocabulary import TrainingVocabulary
 from training.errors import RecipeError
 from training.recipe_shapes import Attention, Block, Convolutional, Student, Transducer
 from training.state_maps import StateMaps
-from training.vocabulary import TrainingVocabulary
 
 FRONT_END = FeatureConfig(
     sample_rate=16_000,
@@ -246,12 +246,8 @@ def new_network(
 ) -> StudentNetwork:
     """Return a network with random weights, the same ones for the same seed.
 
-    Args:
-        config: the model's configuration.
-        dropout: share of each module's output that is dropped.
-        seed: seed of the weights.
-        teacher: the encoder of its teacher, if it has one.
-        has_auxiliary_ctc: whether a CTC head helps to train its encoder.
+    ``teacher`` is the encoder of its teacher, if it has one; with ``has_auxiliary_ctc`` a CTC head helps to train its
+    own.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -271,11 +267,7 @@ def read_initial(path: Path) -> Checkpoint:
 
 
 def check_tunable(config: ModelConfig, path: Path) -> None:
-    """Check that a released model can be trained further and exported.
-
-    Args:
-        config: its configuration.
-        path: its file, for messages.
+    """Check that a released model, the file at ``path``, can be trained further and exported.
 
     Raises:
         RecipeError: if it cannot; the message says why.
@@ -299,13 +291,7 @@ def check_tunable(config: ModelConfig, path: Path) -> None:
 def relabelled(
     config: ModelConfig, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
 ) -> ModelConfig:
-    """Return the configuration of a released model with other labels.
-
-    Args:
-        config: its configuration.
-        labels: number of labels.
-        characters: whether labels are characters, and not pieces.
-        prompts: the prompts of an attention decoder, else None.
+    """Return the configuration of a released model with other labels: characters or pieces, maybe with prompts.
 
     Raises:
         RecipeError: if such a model cannot have them.

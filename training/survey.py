@@ -47,14 +47,7 @@ class Survey:
     """
 
     def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig, *, reads_texts: bool) -> None:
-        """Begin a survey.
-
-        Args:
-            data: the recipe's training data.
-            transcripts: makes labels of transcripts.
-            config: the student's configuration.
-            reads_texts: whether the run learns from transcripts; with a teacher, nothing is said of them.
-        """
+        """Begin a survey; with ``reads_texts``, the run learns from transcripts, and else nothing is said of them."""
         self.takes = 0
         self._learned = _Group("take")
         self._data = data
@@ -96,10 +89,7 @@ class Survey:
     def note_take(self, take: Take, tokens: Sequence[int], sequence: Sequence[int]) -> None:
         """Count a take that is not left out, and whether it is learned from.
 
-        Args:
-            take: the take.
-            tokens: labels of its transcript.
-            sequence: the same with its prompt, for an attention decoder.
+        ``sequence`` has the labels of its transcript with its prompt, for an attention decoder.
         """
         self.takes += 1
         is_learned = self._is_there(take.clip.audio)

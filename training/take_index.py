@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from models import Prompt
@@ -61,6 +60,11 @@ class TakeIndex(Sequence[Take]):
     Attributes:
         survey: lines about the clips, and about those that are left out.
         digest: identifies the takes, with their transcripts, in their order.
+        seconds: the length of each take, [takes].
+        labels: the number of its labels, its prompt included; 0 without a transcript.
+        sources, speakers: a number for its source, and one for its speaker, another one in another source.
+        shards: the number of its shard, from 0: a file of several recordings, or a thousand clips in a row.
+        sets: the number of the recipe's manifest that lists it, from 0.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
@@ -72,6 +76,9 @@ class TakeIndex(Sequence[Take]):
         self.survey = [str(line) for line in about["survey"]]
         self.digest = str(about["digest"])
         self._records = np.memmap(folder / _TAKES, _TAKE, "r")
+        self.seconds, self.labels, self.sources, self.speakers, self.shards, self.sets = (
+            np.asarray(self._records[name]) for name in ("seconds", "labels", "source", "speaker", "shard", "set")
+        )
         self._path = folder / _CLIPS
         self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._file)
@@ -97,36 +104,6 @@ class TakeIndex(Sequence[Take]):
             return Take(_clip(line), float(record["speed"]))
         except (ValueError, TypeError) as error:
             raise ManifestError(f"{self._path} is damaged; remove its folder, and it is made again") from error
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        """Length of each take, in seconds."""
-        return np.asarray(self._records["seconds"])
-
-    @property
-    def labels(self) -> NDArray[np.uint32]:
-        """Number of labels of each take, its prompt included; 0 without a transcript."""
-        return np.asarray(self._records["labels"])
-
-    @property
-    def sources(self) -> NDArray[np.uint64]:
-        """A number for the source of each take."""
-        return np.asarray(self._records["source"])
-
-    @property
-    def speakers(self) -> NDArray[np.uint64]:
-        """A number for the speaker of each take, another one in another source."""
-        return np.asarray(self._records["speaker"])
-
-    @property
-    def shards(self) -> NDArray[np.uint32]:
-        """Number of the shard of each take, from 0: a file of several recordings, or a thousand clips in a row."""
-        return np.asarray(self._records["shard"])
-
-    @property
-    def sets(self) -> NDArray[np.uint32]:
-        """Number of the recipe's manifest that lists each take, from 0."""
-        return np.asarray(self._records["set"])
 
 
 def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
@@ -154,7 +131,8 @@ def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: M
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _ABOUT).unlink(missing_ok=True)
         about = {"made_of": made_of, **_write(folder, recipe, transcripts, config)}
-        _replace(folder / _ABOUT, json.dumps(about).encode())
+        with _NewFile(folder / _ABOUT) as file:
+            file.add(json.dumps(about).encode())
         return TakeIndex(folder, about)
     except OSError as error:
         raise TrainingError(f"{folder} cannot be written: {error.strerror or error}") from error
@@ -293,11 +271,6 @@ class _NewFile:
     def add(self, content: bytes) -> None:
         self._file.write(content)
         self.size += len(content)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with _NewFile(path) as file:
-        file.add(content)
 
 
 def _line(clip: Clip) -> bytes:

@@ -1,9 +1,8 @@
 """From the transcript of a clip to labels."""
 
-from training.attention_vocabulary import AttentionVocabulary
+from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
 from training.clip import Clip
 from training.errors import ManifestError
-from training.vocabulary import TrainingVocabulary
 from transcripts.prompt import PromptError
 
 

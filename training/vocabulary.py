@@ -1,42 +1,15 @@
 """Vocabularies for training: the labels of a model, and the encoding of text."""
 
 import io
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import sentencepiece
 
-from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
+from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 from training.spelling import Spelling
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
-
-
-class TrainingVocabulary(Protocol):
-    """The interface of vocabularies.
-
-    Attributes:
-        size: number of labels, which is the id of the blank.
-    """
-
-    size: int
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer, from labels to text."""
-        ...
-
-    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
-        """Return the labels of a transcript, in the language of the prompt if there are several."""
-        ...
-
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:
-        """Return a transcript as labels write it: in their case, without marks that have none."""
-        ...
-
-    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:
-        """Return the letters and digits of a transcript that have no label."""
-        ...
 
 
 class PieceVocabulary:
@@ -111,29 +84,27 @@ class CharacterVocabulary:
         return text.lower() if self._is_lower else text.upper() if self._is_upper else text
 
 
-def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
+def new_vocabulary(sentences: Iterable[str], size: int, **options: Any) -> bytes:  # noqa: ANN401  # SentencePiece's
     """Train a SentencePiece unigram model (Kudo, 2018) on sentences, and return it.
 
     Args:
         sentences: the sentences; characters are not normalised.
         size: number of pieces, with the unknown one.
+        options: other options of SentencePiece.
 
     Raises:
         RecipeError: if the sentences do not give ``size`` pieces, or have more different characters than that.
     """
     model = io.BytesIO()
+    usual: dict[str, Any] = {"model_type": "unigram", "character_coverage": 1.0, "normalization_rule_name": "identity"}
+    usual |= {"bos_id": -1, "eos_id": -1, "minloglevel": 2}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
             model_writer=model,
-            model_type="unigram",
             vocab_size=size,
-            normalization_rule_name="identity",
-            character_coverage=1.0,
-            bos_id=-1,
-            eos_id=-1,
             num_threads=1,  # more threads change the order of sums
-            minloglevel=2,
+            **usual | options,
         )
     except RuntimeError as error:
         reason = " ".join(str(error).split()).rpartition("] ")[2]  # behind the place in SentencePiece's source

@@ -7,10 +7,10 @@ from models.checkpoint.nemo.archive import Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo.file import ALIGNER_CONFIG_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
 from models.errors import CheckpointError
-from training.attention_vocabulary import SPECIAL, AttentionVocabulary, vocabulary_of_languages
+from training.attention_vocabulary import SPECIAL, AttentionVocabulary, TrainingVocabulary, vocabulary_of_languages
 from training.errors import RecipeError
 from training.recipe_shapes import Language
-from training.vocabulary import CharacterVocabulary, PieceVocabulary, TrainingVocabulary
+from training.vocabulary import CharacterVocabulary, PieceVocabulary
 
 
 def read_vocabulary(path: Path) -> TrainingVocabulary:

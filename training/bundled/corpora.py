@@ -44,11 +44,8 @@ class Recording:
 class Known:
     """The corpus that clips are added to.
 
-    Attributes:
-        names: sources and names of its clips, without suffix.
-        speakers: speakers of its split ``train`` and of no other.
-        kept: names of clips of its other splits, without suffix.
-        sentences: their sentences.
+    These are sources and names of its clips, without suffix; the speakers of its split ``train`` and of no other; and
+    of its other splits the names of clips and the sentences.
     """
 
     names: frozenset[tuple[str, str]]

@@ -21,12 +21,7 @@ _NONE = -torch.inf
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """An arc.
-
-    Attributes:
-        frames: frames that it advances.
-        labels: labels that it emits: 1, or 0 for the blank.
-    """
+    """An arc: frames that it advances, and labels that it emits, 1 or, for the blank, 0."""
 
     frames: int
     labels: int

@@ -143,15 +143,7 @@ class PackedClips:
 
 
 def fold(of_sums: Tensor, row: PackedClips, part: slice, of_frames: Tensor, of_predictions: Tensor) -> None:
-    """Sum gradients of nodes for their frames and predictions.
-
-    Args:
-        of_sums: gradients of the sums of frame and prediction, [nodes, width].
-        row: the packed clips.
-        part: the range of nodes in them.
-        of_frames: gradients of frames, float32 or wider [frames, width]; changed.
-        of_predictions: gradients of predictions, in the same dtype [predictions, width]; changed.
-    """
+    """Add gradients of nodes, [nodes, width], to those of their frames and predictions, float32 or wider."""
     nodes, of_sums = row.nodes(part), of_sums.to(of_frames.dtype)
     of_frames.index_add_(0, nodes.frame, of_sums)
     of_predictions.index_add_(0, nodes.prediction, of_sums)

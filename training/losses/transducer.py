@@ -101,11 +101,7 @@ def transducer_loss(
 def compare_kernels(device: torch.device, dtype: torch.dtype, outputs: Outputs, shape: torch.Size) -> None:
     """Compare the kernels with plain operations, by the loss of noise and its gradients; see ``compare``.
 
-    Args:
-        device: the device.
-        dtype: dtype of the scores.
-        outputs: the meaning of the joint's outputs, and options of the loss.
-        shape: shape of the joint's last weights, [outputs, joint width].
+    ``shape`` is that of the joint's last weights, [outputs, joint width].
     """
     generator = torch.Generator(device).manual_seed(0)
 
@@ -176,12 +172,7 @@ class _TransducerLoss(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """The joint's outputs for some nodes.
-
-    Attributes:
-        hidden: sums after the activation, [nodes, joint width].
-        logits: logits of labels, blank and durations, [nodes, outputs].
-    """
+    """For some nodes, sums after the activation, [nodes, joint width], and logits, [nodes, outputs]."""
 
     hidden: Tensor
     logits: Tensor
@@ -213,11 +204,7 @@ class _Gradients:
 
 
 class _Batch:
-    """The computation of a batch's loss.
-
-    Attributes:
-        gradients: the gradients, once the loss is computed; None if they are not wanted.
-    """
+    """The computation of a batch's loss; ``gradients`` are None if they are not wanted."""
 
     def __init__(
         self,
@@ -227,14 +214,6 @@ class _Batch:
         *,
         learns: bool,
     ) -> None:
-        """Prepare the computation.
-
-        Args:
-            inputs: frames, predictions, weight and bias.
-            transcripts: the transcripts.
-            scorer: the joint and its options.
-            learns: whether gradients are wanted.
-        """
         self._encoded, self._predicted, weight, bias = inputs
         self._weight, self._bias = (each.to(self._encoded.dtype) for each in (weight, bias))
         self._transcripts, self._scorer = transcripts, scorer
@@ -290,16 +269,7 @@ class _Batch:
         shares: Tensor,
         scored: _Scored | None,
     ) -> None:
-        """Compute the gradients of some clips.
-
-        Args:
-            gradients: the sums that they are added to.
-            clips: the range of clips.
-            row: their nodes.
-            masses: masses of their parts, from ``weigh``.
-            shares: shares of the arcs, [arcs, lattice entries].
-            scored: the joint's outputs, if they are kept.
-        """
+        """Compute the gradients of some clips, given the shares of arcs, [arcs, lattice entries]."""
         scorer = self._scorer
         of_frames, of_predictions = (
             torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._encoded, self._predicted)

@@ -33,15 +33,7 @@ def _fold(of_sums, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NO
 
 
 def fold(of_sums: Tensor, row: PackedClips, part: slice, of_frames: Tensor, of_predictions: Tensor) -> None:
-    """Sum gradients of nodes for their frames and predictions.
-
-    Args:
-        of_sums: gradients of the sums of frame and prediction, [nodes, width].
-        row: the packed clips.
-        part: the range of nodes in them.
-        of_frames: gradients of frames, float32 [frames, width]; changed.
-        of_predictions: gradients of predictions, float32 [predictions, width]; changed.
-    """
+    """Add gradients of nodes to those of frames and predictions, as the plain function does, in float32."""
     _launch(of_sums.contiguous(), row.of_frames(part), of_frames)
     _launch(of_sums.contiguous(), row.of_predictions(part), of_predictions)
 

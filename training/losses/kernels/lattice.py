@@ -127,14 +127,9 @@ def _sum_backwards(
 
 
 def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Alignments:
-    """Sum over all alignments, as the plain function does; results of nodes outside a clip are undefined here.
+    """Sum over all alignments, as the plain function does, and overwrite the weights by the shares.
 
-    Args:
-        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1];
-            overwritten by the shares.
-        arcs: the arcs, those with a blank first.
-        frames: number of frames of each clip, int64 [clips].
-        labels: number of labels of each clip, int64 [clips].
+    Results of nodes outside a clip are undefined here.
     """
     clips, diagonals, width = weights.shape[1:]
     if width > _WIDEST:

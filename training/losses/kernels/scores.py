@@ -107,13 +107,7 @@ def _pull(
 
 
 def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
-    """Return the log-probabilities of arcs, as the plain function does.
-
-    Args:
-        logits: logits of labels, blank and durations, [nodes, outputs].
-        next_label: the next label of the transcript, int64 [nodes]; any label at its end.
-        outputs: the meaning of the outputs; durations ascend.
-    """
+    """Return the log-probabilities of arcs, as the plain function does; durations ascend."""
     nodes, width = logits.shape
     arcs = 2 * len(outputs.durations) - (0 in outputs.durations) if outputs.durations else 2
     mass, weights = (torch.empty(*size, nodes, dtype=torch.float32, device=logits.device) for size in ((), (arcs,)))
@@ -123,15 +117,7 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
 
 
 def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
-    """Overwrite logits by their gradients, those of the plain function, and return them.
-
-    Args:
-        logits: logits of labels, blank and durations, [nodes, outputs].
-        mass: from ``weigh``.
-        next_label: see ``weigh``.
-        shares: shares of the arcs, float32 [arcs, nodes].
-        outputs: the meaning of the outputs; durations ascend.
-    """
+    """Overwrite logits by their gradients, those of the plain function, and return them; durations ascend."""
     nodes, width = logits.shape
     _pull[(nodes,)](
         logits,
