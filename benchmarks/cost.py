@@ -7,24 +7,14 @@ or a file whose last line is the JSON of `offline`, of which the best row counts
 import argparse
 import json
 import math
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 HOURS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """A machine, its price per hour, and its RTFx."""
-
-    name: str
-    price: float
-    rtfx: float
-
-    @property
-    def cost(self) -> float:
-        """The cost of a million hours of audio, in the price's currency."""
-        return self.price * HOURS / self.rtfx
+def cost(price: float, rtfx: float) -> float:
+    """Return the cost of a million hours of audio, in the currency of a machine's price per hour."""
+    return price * HOURS / rtfx
 
 
 def main() -> None:
@@ -37,16 +27,17 @@ def main() -> None:
 
     triples = zip(args.rows[::3], args.rows[1::3], args.rows[2::3], strict=True)
     try:
-        rows = [
-            Machine(name, _positive(price, "a price must be a number"), rtfx_of(measured))
-            for name, price, measured in triples
+        machines = [
+            (name, _positive(price, "a price must be a number"), rtfx_of(file)) for name, price, file in triples
         ]
     except ValueError as error:
         parser.error(str(error))
     print(f"{'':24} {'an hour':>10} {'RTFx':>10} {'1e6 hours':>12} {'of the first':>13}")
-    for row in rows:
-        print(f"{row.name:24} {row.price:10.3f} {row.rtfx:10.1f} {row.cost:12.0f} {row.cost / rows[0].cost:13.3f}")
-    print(json.dumps({"benchmark": "cost", "rows": [asdict(row) | {"cost": row.cost} for row in rows]}))
+    for name, price, rtfx in machines:
+        share = cost(price, rtfx) / cost(*machines[0][1:])
+        print(f"{name:24} {price:10.3f} {rtfx:10.1f} {cost(price, rtfx):12.0f} {share:13.3f}")
+    rows = [{"name": name, "price": price, "rtfx": rtfx, "cost": cost(price, rtfx)} for name, price, rtfx in machines]
+    print(json.dumps({"benchmark": "cost", "rows": rows}))
 
 
 def rtfx_of(measured: str) -> float:

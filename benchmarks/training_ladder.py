@@ -1,4 +1,4 @@
-"""Clips per second of training, for each way to form batches (training_batches.py), one added to the other.
+"""Clips per second of training, for each way to form batches, one added to the other.
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
@@ -8,6 +8,11 @@ it is the processor time of this process, which depends little on other load. Th
 one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; then the
 multiple to expect from padding alone, at the mean cost of a second and of a label, and the share of clips in the
 batches that were timed.
+
+All ways but the first leave out clips of too many labels a second: the largest one batch size that fits the memory;
+buckets of equal seconds; for each of these the largest batch that fits (what a batch-size search finds); and buckets by
+seconds and labels, filled in the same way. The memory is what the first way's batch would take if each of its clips
+were the longest and had the most labels; batches are assumed to take it in proportion to padded seconds and labels.
 """
 
 import argparse
@@ -15,17 +20,18 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
 
 from benchmarks.environment import describe
-from benchmarks.training_batches import has_no_buckets, padded, ways, without_dense
 from training.batch import Batch, collate
-from training.buckets import Buckets
+from training.buckets import Buckets, buckets_of_equal_audio
 from training.examples import Examples
 from training.manifest import read_manifest
 from training.precision import set_products
@@ -112,7 +118,7 @@ class MeasuredRung:
 
     def _read(self, plan: PlannedBatch) -> Batch:
         """Read a batch, padded as `padded` counts it."""
-        samples = 0 if has_no_buckets(self.buckets) else round(plan.seconds * FRONT_END.sample_rate)
+        samples = 0 if len(self.buckets.all) == 1 else round(plan.seconds * FRONT_END.sample_rate)
         examples = [self.examples.make(plan.position.epoch, draw) for draw in plan.draws]
         return collate(examples, plan.position, samples, FRONT_END.hop, FRONT_END.sample_rate)
 
@@ -184,7 +190,8 @@ def _recipe(args: argparse.Namespace, folder: Path) -> Path:
 
 
 def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
-    kept = without_dense(run.takes, run.vocabulary, args.max_labels_per_second)
+    most = args.max_labels_per_second
+    kept = [take for take in run.takes if len(run.vocabulary.encode(take.clip.text or "")) <= most * take.seconds]
     positions = run.config.attention.positions if run.config.attention else None
     mels = run.config.features.mels
     labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))
@@ -204,6 +211,53 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
         rungs.append(MeasuredRung(name, "float32", buckets, examples, sizes(examples)[1]))
     last = rungs[-1]
     return [*rungs, MeasuredRung(f"+ {args.half}", args.half, last.buckets, last.examples, last.labels)]
+
+
+def ways(
+    all_clips: tuple[list[float], list[int]],
+    kept: tuple[list[float], list[int]],
+    args: argparse.Namespace,
+    cost: Callable[[float, float], float],
+) -> list[tuple[str, bool, Buckets, float]]:
+    """Return ways to make batches: a name, whether clips of too many labels a second are left out, buckets, budget."""
+    one = buckets_of_equal_audio(all_clips[0], 1, args.seconds, all_clips[1])
+    # What the first rung's batch would take if each of its clips were the longest and had the most labels.
+    budget = cost(args.seconds, one.rows(0) * max(all_clips[1]))
+    filtered = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
+    equal = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1])
+    both = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1], args.label_buckets)
+    return [
+        ("one fixed batch", False, one, budget),
+        ("+ a filter of labels per second", True, filtered, budget),
+        ("+ buckets of equal seconds", True, equal, budget),
+        ("+ a batch-size search", True, _filled(equal, cost, budget), budget),
+        ("+ buckets of seconds and labels", True, _filled(both, cost, budget), budget),
+    ]
+
+
+def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: float) -> Buckets:
+    """Return buckets whose batches fill the memory."""
+    rows = tuple(max(1, int(budget / cost(bucket.seconds, bucket.labels))) for bucket in buckets.all)
+    return replace(buckets, counts=rows)
+
+
+def padded(clips: tuple[list[float], list[int]], buckets: Buckets) -> NDArray[np.float64]:
+    """Return the clips, the seconds and the labels of each batch of an epoch, [batches, 3].
+
+    Labels are padded to the most of their batch; audio to the length of its bucket, as in training, or without buckets
+    to the longest of its batch.
+    """
+    seconds, labels = clips
+    sampler = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels)
+    batches = [batch for (batch,) in sampler.epoch(0)]
+    takes = [[draw.take for draw in batch.draws] for batch in batches]
+    lengths = [
+        max(seconds[take] for take in some) if len(buckets.all) == 1 else batch.seconds
+        for batch, some in zip(batches, takes, strict=True)
+    ]
+    most = [max(labels[take] for take in some) for some in takes]
+    counts = np.array([len(some) for some in takes], float)
+    return np.stack([counts, counts * lengths, counts * most], axis=1)
 
 
 def _step(run: Run, batch: Batch, precision: Precision) -> float:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cost import Machine, main, rtfx_of
+from benchmarks.cost import cost, main, rtfx_of
 from benchmarks.offline import utterance_seconds
 from benchmarks.random_model import random_checkpoint
 from benchmarks.timing import Latency, times_of
@@ -46,7 +46,7 @@ def test_a_million_hours_cost_the_price_over_the_speed(tmp_path):
     measured = tmp_path / "offline.json"
     measured.write_text("a table\n" + json.dumps({"rows": [{"rtfx": 10.0}, {"rtfx": 6100.0}]}) + "\n")
 
-    assert Machine("H200", 5.0, rtfx_of(str(measured))).cost == pytest.approx(820, abs=0.5)
+    assert cost(5.0, rtfx_of(str(measured))) == pytest.approx(820, abs=0.5)
     assert rtfx_of("12.5") == 12.5
 
 
