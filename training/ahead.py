@@ -12,13 +12,9 @@ _Result = TypeVar("_Result")
 def ahead(
     function: Callable[[_Item], _Result], items: Iterable[_Item], *, threads: int = 2, held: int = 4
 ) -> Generator[_Result, None, None]:
-    """Yield ``function`` of each item, in order, while threads compute the next few.
+    """Yield ``function`` of each item, in order, while threads compute the next few; at most ``held`` results wait.
 
-    Args:
-        function: the function; threads help only if it releases the interpreter lock.
-        items: its arguments, iterated only as far ahead as needed; may be endless.
-        threads: number of threads.
-        held: most results that wait.
+    Threads help only if the function releases the interpreter lock. Items may be endless.
 
     Raises:
         Exception: what ``function`` raised, in place of its result.

@@ -20,14 +20,7 @@ def augmented(
     random: np.random.Generator,
     recordings: AugmentationRecordings | None = None,
 ) -> Samples:
-    """Return a clip with reverberation, noise, another level and a codec, each if it is configured.
-
-    Args:
-        samples: mono, float32 [n].
-        rate: samples per second.
-        config: the augmentations; those of features are made elsewhere.
-        random: generator of the choices.
-        recordings: those that the configuration names.
+    """Return a clip, mono float32 [n], with reverberation, noise, another level and a codec, each if it is configured.
 
     Returns:
         As many samples, float32, within -1 to 1.

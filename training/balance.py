@@ -23,14 +23,7 @@ def sampling_weights(
     A source's share of an epoch is proportional to (seconds of its audio) ** ``source_balance``, and within a source
     a speaker's to (seconds of theirs) ** ``speaker_balance``; takes of one speaker and source have equal weights. With
     powers of 1, each take has the weight 1. With powers of 0, all sources have the same audio, and so have all speakers
-    of a source.
-
-    Args:
-        seconds: length of each take.
-        sources: the source of each take, as any number.
-        speakers: the speaker of each take, as a number that no speaker of another source has.
-        source_balance: power of a source's audio.
-        speaker_balance: power of a speaker's audio.
+    of a source. Sources are numbers, and so are speakers, another one in another source.
     """
     lengths = np.asarray(seconds, dtype=np.float64)
     if source_balance == speaker_balance == 1:

@@ -55,11 +55,6 @@ class Batch:
         return bool(self.skipped) and self.is_silence
 
     @property
-    def padding_share(self) -> float:
-        """Share of padding in its audio."""
-        return 1 - int(self.lengths.sum()) / self.waveforms.numel()
-
-    @property
     def read_labels(self) -> tuple[Tensor, Tensor]:
         """Return what a decoder reads, [batch, longest], and its lengths: sequences, or else transcripts."""
         if self.sequences.size(1):

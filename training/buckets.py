@@ -79,15 +79,8 @@ def buckets_of_equal_audio(
 ) -> Buckets:
     """Return buckets that hold about equal audio, and are then divided by labels evenly.
 
-    Clips of one length share a bucket, so if there are many of them, buckets are fewer or less equal.
-
-    Args:
-        seconds: length of each clip.
-        count: most lengths of batches.
-        batch_seconds: audio and padding that a batch may hold.
-        labels: number of labels of each clip; None if they do not matter.
-        label_buckets: most buckets by labels for clips of similar length.
-        batch_labels: labels and padding that a batch may hold, or None for any number.
+    Clips of one length share a bucket, so if there are many of them, buckets are fewer or less equal. There are at most
+    ``count`` lengths, and ``label_buckets`` buckets by labels for clips of similar length.
     """
     lengths = np.asarray(seconds, dtype=np.float64)
     numbers = np.zeros(len(lengths), np.int64) if labels is None else np.asarray(labels)

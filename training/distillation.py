@@ -39,15 +39,9 @@ def groups(student: int, teacher: int) -> list[tuple[range, range]]:
 def distillation_losses(
     network: StudentNetwork, features: Tensor, lengths: Tensor, lesson: Lesson, config: Teacher, *, apart: bool
 ) -> Losses:
-    """Return the losses of a batch without padding.
+    """Return the losses of a batch of features [batch, mels, frames] without padding, by the teacher's lesson.
 
-    Args:
-        network: the student.
-        features: [batch, mels, frames].
-        lengths: frames of each row, [batch].
-        lesson: what the teacher computes of the same features.
-        config: the weights.
-        apart: whether the modules learn alone, in the first stage, or chained.
+    With ``apart``, the modules learn alone, in the first stage; else they are chained.
     """
     assert isinstance(network.encoder, ConformerEncoder), "a recipe with a teacher has one"
     assert network.ctc, "a recipe with a teacher has one"

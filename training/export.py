@@ -40,16 +40,10 @@ def export_nemo(
     dropout: float,
     aligner: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a model, its weights in half precision.
+    """Write a model, its weights in half precision; an existing file is replaced atomically.
 
-    Args:
-        path: the file; an existing one is replaced atomically.
-        config: the model's configuration.
-        vocabulary: its vocabulary.
-        state: its weights, under the names of ``Network``.
-        front_end: its front end, whose window and mel bands are written too.
-        dropout: its dropout in training, for further training.
-        aligner: the files of its aligner, by name; None if it has none.
+    ``state`` has its weights under the names of ``Network``, ``dropout`` is written for further training, and
+    ``aligner`` has the files of its aligner, by name.
 
     Raises:
         OSError: if it cannot be written.

@@ -85,15 +85,8 @@ def weighted(
 ) -> Losses:
     """Return the weighted sum of the losses of a batch, and its parts.
 
-    Args:
-        logits: [batch, frames, labels + 1], any floating dtype, of the CTC head or, beside an attention decoder, of the
-            auxiliary one; None without either.
-        transducer: the transducer's loss per label, if it has one.
-        attention: the attention decoder's loss per label, if it has one.
-        lengths: number of frames of each clip, [batch].
-        batch: the batch.
-        objective: the weights.
-        counts: the numbers of labels that losses are divided by.
+    ``logits`` [batch, frames, labels + 1] are of the CTC head or, beside an attention decoder, of the auxiliary one;
+    the losses of a transducer and of an attention decoder are per label. None is for a head that is not there.
     """
     total = torch.zeros((), device=lengths.device)
     ctc = None
@@ -112,17 +105,10 @@ def weighted(
 def ctc_objective(
     log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor, labels: float
 ) -> Tensor:
-    """Return the CTC loss (Graves et al., 2006) per label of the transcripts.
+    """Return the CTC loss (Graves et al., 2006) divided by ``labels``.
 
-    Args:
-        log_probabilities: [batch, frames, labels + 1], the blank last.
-        lengths: number of frames of each clip, [batch].
-        tokens: labels of the transcripts, [batch, longest].
-        token_lengths: number of labels of each transcript, [batch].
-        labels: the number of labels that the loss is divided by.
-
-    Returns:
-        A scalar. A transcript that is too long for its frames has no alignment, and counts 0.
+    Log probabilities are [batch, frames, labels + 1], the blank last. A transcript that is too long for its frames has
+    no alignment, and counts 0.
     """
     blank = log_probabilities.size(2) - 1
     of_clips = ctc_loss(

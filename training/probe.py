@@ -65,13 +65,9 @@ class Found:
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number that fits, or one at most 5 % below it; 0 if none fits.
+    """Return the largest number up to ``most`` that fits, or one at most 5 % below it; 0 if none fits.
 
     Numbers are doubled until one does not fit, and then bisected.
-
-    Args:
-        fits: whether a number of clips fits; smaller numbers then fit too.
-        most: the largest number to try.
     """
     fitting, failing = 0, most + 1
     while failing - fitting > max(1, int(failing * _TOLERANCE)):
@@ -84,12 +80,7 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
 
 
 def fastest(speed: Callable[[int], float], most: int) -> int:
-    """Return the batch size beyond which doubling hardly increases the speed.
-
-    Args:
-        speed: returns the clips in a second for a batch size.
-        most: the largest size to try.
-    """
+    """Return the batch size up to ``most`` beyond which doubling it hardly increases the clips in a second."""
     rows, best = 1, speed(1)
     while 2 * rows <= most:
         next_speed = speed(2 * rows)
@@ -100,12 +91,9 @@ def fastest(speed: Callable[[int], float], most: int) -> int:
 
 
 def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_memory: bool) -> list[Found]:
-    """Find the batch size of each bucket, the longest bucket first.
+    """Find the batch size of each bucket, the longest first: the largest that fits (``by_memory``), or the fastest.
 
-    Args:
-        buckets: each with its number of clips, and the recipe's batch size.
-        measure: tries a step.
-        by_memory: whether to find the largest that fits, or the fastest.
+    Buckets have their number of clips, and the recipe's batch size.
 
     Raises:
         MemoryError: if a single clip of a bucket does not fit.
@@ -135,9 +123,7 @@ def _speed(step: Callable[[int], Measured | None], rows: int) -> float:
 def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[str]:
     """Return lines with the batch sizes found, and how much faster an epoch is with them.
 
-    Args:
-        found: the batch of each bucket.
-        optimizer: that of the recipe; a line says which rate and average suit the new batches. None: no such line.
+    With the recipe's optimizer, a line says which rate and average suit the new batches.
     """
     lines = ["seconds  labels   clips  batch     step   memory"]
     for one in found:

@@ -116,17 +116,9 @@ class BucketSampler:
         shards: ArrayLike | None = None,
         window: int | None = None,
     ) -> None:
-        """Prepare to sample.
+        """Prepare to sample clips by their seconds, labels, weights (how often an epoch has each) and shards, from 0.
 
-        Args:
-            seconds: length of each clip.
-            weights: how often to draw each clip in an epoch, on average.
-            buckets: the buckets; the longest clip must fit.
-            seed: seed of all choices.
-            labels: number of labels of each clip, or None if they do not matter.
-            parts: parts of a step.
-            shards: the number of each clip's shard, from 0; None: all are in one.
-            window: number of draws that are shuffled among each other; None: all of an epoch.
+        ``window`` is the number of draws that are shuffled among each other; None: all of an epoch.
         """
         self._weights = np.asarray(weights, dtype=np.float64)
         numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels

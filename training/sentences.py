@@ -13,11 +13,9 @@ _LARGEST_TEXT = 2**28
 
 
 def read_sentences(path: Path) -> list[str]:
-    """Return the sentences of a file, in its order, without empty lines.
+    """Return the sentences of a UTF-8 file, one a line, plain or compressed (`.xz`), without empty lines.
 
-    Args:
-        path: UTF-8, one sentence a line, plain or compressed (`.xz`). What is written is the transcript, so numbers
-            and abbreviations should be words.
+    What is written is the transcript, so numbers and abbreviations should be words.
 
     Raises:
         TrainingError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.

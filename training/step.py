@@ -74,12 +74,7 @@ class PartLosses(nn.Module):
 
 
 def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> StepResult:
-    """Take a training step.
-
-    Args:
-        run: the run.
-        parts: this process's parts of the step.
-        part_losses: ``PartLosses`` of the run, wrapped for all processes; None for a single process.
+    """Take a training step of this process's parts; ``part_losses`` is ``PartLosses``, wrapped for all processes.
 
     Raises:
         TrainingError: if the loss or its gradient is not a finite number. If only the gradient is not, and the loss

@@ -77,13 +77,7 @@ MODULES = {
 def student_config(
     shape: Student | Convolutional, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
 ) -> ModelConfig:
-    """Return the configuration of the student.
-
-    Args:
-        shape: its shape in the recipe.
-        labels: number of labels.
-        characters: whether labels are characters, and not pieces.
-        prompts: the prompts of an attention decoder, else None.
+    """Return the configuration of a student of a recipe's shape with these labels, characters or pieces.
 
     Raises:
         RecipeError: if such a model cannot have these labels.

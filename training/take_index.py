@@ -109,11 +109,7 @@ class TakeIndex(Sequence[Take]):
 def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
     """Return the takes of a recipe: each clip at each speed at which its length and its density of labels are allowed.
 
-    Args:
-        folder: the index's folder; an index that is there is used if it still holds.
-        recipe: the recipe.
-        transcripts: makes labels of transcripts.
-        config: the student's configuration.
+    An index that is in the folder is used if it still holds.
 
     Raises:
         TrainingError: if a manifest cannot be read, no clip is left, or the index cannot be written.

@@ -17,11 +17,7 @@ class Members:
     """The positions of a tar's members by their names: digests, offsets and sizes, 24 bytes for each."""
 
     def __init__(self, path: Path, named: Callable[[str], str | None]) -> None:
-        """Read the headers of a tar, one after the other.
-
-        Args:
-            path: the tar.
-            named: gives the name by which to find a member, from its own; None leaves it out.
+        """Read the headers of a tar; ``named`` gives the name by which to find a member, from its own, or None.
 
         Raises:
             ManifestError: if it is damaged, compressed or not there.

@@ -24,15 +24,10 @@ def drawn_stretch(config: VocalTract | None, random: np.random.Generator) -> flo
 
 
 def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tensor:
-    """Multiply the frequencies of features by a factor for each clip.
+    """Multiply the frequencies of log-mel features, [batch, mels, frames], by a factor for each clip, on the host.
 
-    Args:
-        features: log-mel features, [batch, mels, frames].
-        factors: factors, [batch], on the host; above 1 makes a voice higher.
-        config: the front end, for the frequencies of bands.
-
-    Returns:
-        Features in the same shape, interpolated between bands; beyond the outermost bands their values are used.
+    A factor above 1 makes a voice higher. Features are interpolated between bands, whose frequencies ``config`` says;
+    beyond the outermost bands their values are used.
     """
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]

@@ -65,8 +65,6 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     assert batch.waveforms.shape == (len(made), longest)
     assert batch.masked_frames.shape == (len(made), longest // 160)
     assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
-    padded = batch.waveforms.numel() / 16_000
-    assert batch.padding_share == pytest.approx((padded - batch.audio_seconds) / padded)
     for row, one in enumerate(made):
         parts = (
             (batch.waveforms, one.samples),

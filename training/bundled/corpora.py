@@ -65,17 +65,11 @@ class Repository:
 
 
 def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
-    """Write clips, 16 kHz FLAC without long silence at their edges, and a manifest of them.
+    """Write clips, 16 kHz FLAC without long silence at their edges, and a manifest of them; return seconds by source.
 
-    Args:
-        checkouts: folder of check-outs; missing ones are left out.
-        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out. Of speechocean762,
-            only speakers of its split ``train`` and of no other are taken. Sentences of its other splits are left out
-            where a text or, of LJ Speech, a number says what a recording's sentence is.
-        out: folder for the clips and ``manifest.jsonl``.
-
-    Returns:
-        Seconds by source.
+    Check-outs that are missing are left out, and so are clips of the corpus. Of speechocean762, only speakers of its
+    split ``train`` and of no other are taken. Sentences of its other splits are left out where a text or, of LJ Speech,
+    a number says what a recording's sentence is.
 
     Raises:
         ManifestError: if the corpus has no manifest, or a damaged one, or no repository was found.

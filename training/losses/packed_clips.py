@@ -150,13 +150,9 @@ def fold(of_sums: Tensor, row: PackedClips, part: slice, of_frames: Tensor, of_p
 
 
 def rows_of(sizes: Sequence[tuple[int, int]], most: int) -> Iterator[slice]:
-    """Yield groups of clips with at most ``most`` nodes, or single clips.
+    """Yield groups of clips, given their frames and labels, with at most ``most`` nodes, or single clips.
 
     Lattices are padded to the most frames and labels of a group, so clips of very different sizes are not grouped.
-
-    Args:
-        sizes: numbers of frames and labels of all clips.
-        most: most nodes of a group.
     """
     first = held = longest = widest = 0
     for clip, (frames, labels) in enumerate(sizes):

@@ -43,13 +43,7 @@ class Weighed:
 
 
 def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
-    """Return the weights of arcs.
-
-    Args:
-        logits: logits of labels, blank and durations, [nodes, outputs].
-        next_label: the next label of the transcript, int64 [nodes]; any label at its end.
-        outputs: the meaning of the outputs.
-    """
+    """Return the weights of arcs, given logits [nodes, outputs] and the next label of each node, [nodes]."""
     scores = logits.to(_wide(logits))
     mass = scores[:, : outputs.blank + 1].logsumexp(1)
     blank = scores[:, outputs.blank] - mass
