@@ -7,6 +7,7 @@ from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
 from tests.models.no_waiting import no_waiting
 from tests.models.search.greedy_twin import random_transducer
+from tests.models.search.test_transducers import language_model
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SIZES = [(1, 20), (5, 40), (16, 64), (3, 70), (17, 50)]
@@ -49,16 +50,20 @@ def test_from_256_rows_on_a_step_scores_half_as_many_frames(device):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("weight", [None, 0.5], ids=["alone", "with a language model"])
 @pytest.mark.parametrize("loops", [True, False], ids=["looped", "replayed"])
-def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
+def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops, weight):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, fused=False, loops=loops)
+    model = language_model(weight).to(torch.device("cuda")) if weight else None
+    driver = GraphedLookAhead(
+        predictor.cuda(), joint.cuda(), max_symbols=5, fused=False, loops=loops, language_model=model
+    )
     inputs = batch(64, 125, "cuda", seed=1)
     driver.search(*inputs)
     with no_waiting():
         found = driver.search(*inputs)
 
-    assert found.rows() == look_ahead(*inputs, predictor, joint, 5).rows()
+    assert found.rows() == look_ahead(*inputs, predictor, joint, 5, language_model=model).rows()
 
 
 @pytest.mark.slow
