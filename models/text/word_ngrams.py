@@ -2,14 +2,14 @@
 
 A token gains how much likelier the beginning of a word makes it: the log probability, after the words before, of all
 words that are usually written through the beginning with the token, less that of those through the beginning before it.
-So the context counts from a word's first token on, and together the tokens of a word gain its log probability, however
-it is divided.
+So the context counts from a word's first token on, and together the tokens of a word gain its log probability. A word
+that is divided otherwise than in training gains what it would without n-grams of the words before.
 
 States are contexts of whole words, and contexts with the beginning of a word (``_compiled``). A beginning that no word
 has after a context is looked up after a shorter one, as words are. What no word begins with is an unknown word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,20 +47,31 @@ def open_language_model(path: Path, vocabulary: Vocabulary, device: torch.device
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """Something of which words have several, sorted by word: numbers [items, fields], and how many each word has."""
+    """Something of which words have several, those from training first: numbers [items, fields], and how many of each.
+
+    Attributes:
+        values: the numbers, sorted by word.
+        counts: items of each word.
+        usual: those of them from training.
+    """
 
     values: Tensor
     counts: Tensor
+    usual: Tensor
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, ...]], words: int) -> "_Items":
-        """Sort rows that begin with the number of their word."""
-        table = torch.tensor(sorted(rows), dtype=torch.int64)
-        return cls(table[:, 1:], table[:, 0].bincount(minlength=words))
+    def of(cls, rows: Mapping[tuple[int, ...], bool], words: int) -> "_Items":
+        """Sort rows that begin with the number of their word; each says whether it is from training."""
+        table = torch.tensor(sorted((word, not is_usual, *row) for (word, *row), is_usual in rows.items()))
+        word, is_other = table[:, 0], table[:, 1] > 0
+        return cls(table[:, 2:], word.bincount(minlength=words), word[~is_other].bincount(minlength=words))
 
-    def of_ngrams(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all items of the last words of n-grams: the index of the n-gram of each, and its values."""
-        counts = self.counts[words]
+    def of_ngrams(self, contexts: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the items of the last words of n-grams, after a context those from training only.
+
+        The first tensor has the index of the n-gram of each, the second the values.
+        """
+        counts = self.counts[words].where(contexts == 0, self.usual[words])
         ngram = torch.arange(len(words)).repeat_interleave(counts)
         firsts = (self.counts.cumsum(0) - self.counts)[words] - (counts.cumsum(0) - counts)
         return ngram, self.values[torch.arange(len(ngram)) + firsts[ngram]]
@@ -81,7 +92,8 @@ class _Spelling:
         texts, end = vocabulary.token_bytes, len(vocabulary.pieces) + 1
         parts = vocabulary_parts(vocabulary)
         numbers = {b"": 0}
-        arcs, ends = set(), []
+        arcs: dict[tuple[int, ...], bool] = {}
+        ends: dict[tuple[int, ...], bool] = {}
         usual: dict[tuple[int, int], bool] = {}
         taken: dict[bytes, int] = {}
         known = frozenset(words)
@@ -99,23 +111,26 @@ class _Spelling:
                     for token in way:
                         text += texts[token]
                         after = numbers.setdefault(text, len(numbers))
-                        arcs.add((number, numbers[before], token, after))
+                        arcs.setdefault((number, numbers[before], token, after), whole not in written)
                         usual.setdefault((number, after), whole not in written)
                         before = text
                     if way:
                         written.add(whole)
-                ends.append((number, numbers[whole]))
+                ends[number, numbers[whole]] = True
         if not ends:
             raise UnsupportedValueError("language_model", path, "one of words that this model can write")
-        arcs.add((len(words) + 1, 0, end, len(numbers)))  # the end of an utterance is a word of one token
+        arcs[len(words) + 1, 0, end, len(numbers)] = True  # the end of an utterance is a word of one token
         usual[len(words) + 1, len(numbers)] = True
         begin_usually = {after for (_, after), is_usual in usual.items() if is_usual}
-        counted = [(*one, int(is_usual or one[1] not in begin_usually)) for one, is_usual in usual.items()]
+        beginnings: dict[tuple[int, ...], bool] = {
+            (word, after, int(is_usual or after not in begin_usually)): is_usual
+            for (word, after), is_usual in usual.items()
+        }
         self.size = len(numbers) + 1
-        self.said = {token for _, _, token, _ in arcs}
-        self.arcs = _Items.of(list(arcs), len(words) + 2)
-        self.beginnings = _Items.of(counted, len(words) + 2)
-        self.ends = _Items.of(list(dict.fromkeys(ends)), len(words) + 2)
+        self.said = {arc[2] for arc in arcs}
+        self.arcs = _Items.of(arcs, len(words) + 2)
+        self.beginnings = _Items.of(beginnings, len(words) + 2)
+        self.ends = _Items.of(ends, len(words) + 2)
 
 
 def _usual(form: str, vocabulary: Vocabulary) -> Sequence[int]:
@@ -133,7 +148,7 @@ def _compiled(arpa: Arpa, vocabulary: Vocabulary, path: str) -> LanguageModel:
     suffixes, backoffs, followers = grams.suffixes.long(), grams.backoffs.double(), grams.targets.long()
     size, unknown = spelling.size, len(suffixes)  # the state in an unknown word is the first after the contexts
 
-    ngram, beginning = spelling.beginnings.of_ngrams(words)
+    ngram, beginning = spelling.beginnings.of_ngrams(contexts, words)
     nodes, node = torch.unique(contexts[ngram] * size + beginning[:, 0], return_inverse=True)
     context = nodes // size
     shorter = torch.searchsorted(nodes, suffixes[context] * size + nodes % size)
@@ -168,7 +183,7 @@ def _compiled(arpa: Arpa, vocabulary: Vocabulary, path: str) -> LanguageModel:
     # A word is complete where its beginning is all of it; other beginnings then are a word of a shorter context.
     completions, completed = torch.zeros_like(penalties), torch.arange(len(penalties))
     completed[unknown] = followers[arpa.words.index(UNKNOWN)]
-    ended, end = spelling.ends.of_ngrams(words)
+    ended, end = spelling.ends.of_ngrams(contexts, words)
     place = torch.searchsorted(nodes, contexts[ended] * size + end[:, 0])
     is_word = torch.zeros(len(nodes), dtype=torch.bool)
     is_word[place] = True
@@ -180,7 +195,7 @@ def _compiled(arpa: Arpa, vocabulary: Vocabulary, path: str) -> LanguageModel:
         completed[states] = completed[fallen[states]]
 
     tokens = len(vocabulary.pieces) + 2
-    ngram, arcs = spelling.arcs.of_ngrams(words)
+    ngram, arcs = spelling.arcs.of_ngrams(contexts, words)
     before, token, after = arcs.T
     source = torch.searchsorted(nodes, contexts[ngram] * size + before).clamp_(max=len(nodes) - 1)
     target = torch.searchsorted(nodes, contexts[ngram] * size + after)
