@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.device.fast_paths import FAST_PATHS, FastPath
-from models.device.memory import free_bytes
 from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
+from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.agreement import COMPARED_ROWS, judge_rows
 from models.search.attention import GreedyWriting, LengthBound
@@ -29,21 +28,13 @@ _COMPARED_TOKENS = 8  # of a batch that is compared; with more, roundings would 
 class AttentionSearch:
     """Searches batches; a row's result does not depend on the rest of its batch."""
 
-    def __init__(
-        self,
-        decoder: AttentionDecoder,
-        end: int,
-        *,
-        graphed: bool,
-        free: FreeBytes = free_bytes,
-    ) -> None:
+    def __init__(self, decoder: AttentionDecoder, end: int, *, graphed: bool) -> None:
         """Prepare to search.
 
         Args:
             decoder: the decoder; its configuration has the beam width.
             end: the token that ends a text; not part of a result.
             graphed: whether to capture graphs, each at the first batch of its size; sizes share their memory.
-            free: returns the free bytes of a device.
         """
         self._decoder = decoder
         self._config = decoder.config
@@ -53,7 +44,7 @@ class AttentionSearch:
         device = decoder.embedding.weight.device
         self._side_stream = SideStream(device)
         self._compared: set[FastPath] = set()
-        self.sizes: Sizes[_Prepared] = Sizes(device, free)
+        self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
     def search(

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from models.device.fast_paths import FAST_PATHS, FastPath
-from models.device.memory import free_bytes
 from models.graphs.side_stream import SideStream
-from models.graphs.sizes import FreeBytes, Sizes, frame_size, row_sizes
+from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, judge_rows
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
@@ -26,14 +25,7 @@ from models.search.result import FetchedResult
 class GraphedCtcBeam:
     """Finds the same as ``ctc_beam``, in graphs that do not wait for the host."""
 
-    def __init__(
-        self,
-        blank: int,
-        language_model: LanguageModel,
-        device: torch.device,
-        beam: int = BEAM,
-        free: FreeBytes = free_bytes,
-    ) -> None:
+    def __init__(self, blank: int, language_model: LanguageModel, device: torch.device, beam: int = BEAM) -> None:
         """Prepare to search; graphs are captured at the first batch of their size, and sizes share memory.
 
         Args:
@@ -41,12 +33,11 @@ class GraphedCtcBeam:
             language_model: a language model of the labels.
             device: the device.
             beam: texts kept for each row.
-            free: returns the free bytes of a device.
         """
         self._parts = blank, language_model, beam
         self._side_stream = SideStream(device)
         self._compared: set[FastPath] = set()
-        self.sizes: Sizes[_Prepared] = Sizes(device, free)
+        self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor, phrases: BatchPhrases | None = None) -> FetchedResult:

@@ -281,35 +281,34 @@ def test_a_capture_that_was_spoiled_is_not_taken_for_kernels_that_do_not_run(dev
     assert not caplog.records
 
 
-def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, caplog):
+def driver_without_kernels(device, monkeypatch, error):
+    """A search whose kernels raise an error, with its predictor and joint, and a batch."""
+
     def refuse(*_):
-        raise ValueError("this GPU has no such instruction")
+        raise error
 
     monkeypatch.setattr("models.search.fused_look_ahead.JointKernel", refuse)
     predictor, joint = Predictor(4, 5, 1).to(device), random_joint(1, 4, TDT, 7).to(device)
     predictor.fold()
     driver = GraphedLookAhead(predictor, joint, max_symbols=3, fused=True)
-    encoded, lengths = torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device)
+    return driver, (predictor, joint), (torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device))
+
+
+def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, caplog):
+    error = ValueError("this GPU has no such instruction")
+    driver, parts, batch = driver_without_kernels(device, monkeypatch, error)
 
     for _ in range(2):
-        found = driver.search(encoded, lengths).rows()
-        assert [row.tokens for row in found] == [
-            row.tokens for row in look_ahead(encoded, lengths, predictor, joint, 3).rows()
-        ]
+        assert_same(driver.search(*batch), look_ahead(*batch, *parts, 3))
     assert [record.getMessage().split(",")[0] for record in caplog.records] == ["fast path search failed"]
 
 
 def test_memory_that_runs_out_is_no_fault_of_the_kernels(device, monkeypatch, caplog):
-    def refuse(*_):
-        raise RuntimeError("Triton Error [CUDA]: out of memory")
-
-    monkeypatch.setattr("models.search.fused_look_ahead.JointKernel", refuse)
-    predictor, joint = Predictor(4, 5, 1).to(device), random_joint(1, 4, TDT, 7).to(device)
-    predictor.fold()
-    driver = GraphedLookAhead(predictor, joint, max_symbols=3, fused=True)
+    error = RuntimeError("Triton Error [CUDA]: out of memory")
+    driver, _, batch = driver_without_kernels(device, monkeypatch, error)
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        driver.search(torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device))
+        driver.search(*batch)
     assert not caplog.records
 
 

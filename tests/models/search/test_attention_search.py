@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.config import AttentionDecoderConfig
 from models.device.fast_paths import FAST_PATHS, FastPaths
 from models.graphs.arena import Arena
-from models.graphs.sizes import frame_size, row_sizes
+from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
@@ -142,8 +142,8 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
 def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host(caplog):
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
-    driver = AttentionSearch(model, END, graphed=True, free=lambda _: 8 * keys_and_values)
-    eager = AttentionSearch(model, END, graphed=False)
+    driver, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
+    driver.sizes = Sizes(torch.device("cpu"), lambda _: 8 * keys_and_values)
     read = []
     model.layers[0].cross_attention.key.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0].size(1)))
 

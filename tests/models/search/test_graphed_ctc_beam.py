@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.device.fast_paths import FAST_PATHS, FastPaths
+from models.graphs.sizes import Sizes
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import CtcBeam, ctc_beam
 from models.search.drivers.graph import GraphDriver
@@ -34,8 +35,8 @@ def model_on(device):
     return deepcopy(language_model()).to(torch.device(device))
 
 
-def graphed(device, **options):
-    return GraphedCtcBeam(BLANK, model_on(device), torch.device(device), BEAM, **options)
+def graphed(device):
+    return GraphedCtcBeam(BLANK, model_on(device), torch.device(device), BEAM)
 
 
 def by_the_host(logits, lengths):
@@ -101,7 +102,8 @@ def test_a_size_without_room_is_driven_by_the_host():
     largest = torch.zeros(4, 64, BLANK + 1)
     state = [*CtcBeam.layouts(largest, BEAM), CtcAlignment.steps_layout(4, 64, columns=64)]
     taken = sum(layout.bytes for layout in state)
-    driver = graphed("cpu", free=lambda _: 8 * taken)
+    driver = graphed("cpu")
+    driver.sizes = Sizes(torch.device("cpu"), lambda _: 8 * taken)
     for rows, frames in ((4, 64), (4, 65), (5, 64)):
         logits, lengths = batch(rows, frames, 1, "cpu")
         assert_same(driver.search(logits, lengths).rows(), by_the_host(logits, lengths))

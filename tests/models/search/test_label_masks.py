@@ -23,7 +23,7 @@ def beam(logits, lengths):
 
 
 def of_graphs(head):
-    graphed = GraphedCtcBeam(BLANK, language_model(), torch.device("cpu"), free=lambda _: 1 << 40)
+    graphed = GraphedCtcBeam(BLANK, language_model(), torch.device("cpu"))
     return lambda encoded, lengths, masks, phrases: graphed.search(masks.added(head(encoded)), lengths)
 
 
