@@ -351,6 +351,8 @@ def main() -> int:
     options = parser.parse_args()
     if os.geteuid():
         raise SystemExit("buildah's chroot and the change of user need root")
+    if missing := [program for program in ("buildah", "bwrap", "mmdebstrap") if not shutil.which(program)]:
+        raise SystemExit(f"not found: {', '.join(missing)}")
 
     buildah = Buildah(options.work.resolve(), options.storage_driver)
     tag = f"localhost/steno:{options.variant}"
