@@ -123,7 +123,7 @@ class MeasuredRung:
         return collate(examples, plan.position, samples, FRONT_END.hop, FRONT_END.sample_rate)
 
     def _bucket(self, take: int) -> int:
-        return self.buckets.bucket(self.seconds[take], self.labels[take])
+        return int(self.buckets.of_all([self.seconds[take]], [self.labels[take]])[0])
 
 
 def main() -> None:

@@ -41,13 +41,8 @@ class Buckets:
         """The lengths that batches may have, in seconds, ascending."""
         return tuple(dict.fromkeys(bucket.seconds for bucket in self.all))
 
-    def bucket(self, seconds: float, labels: int = 0) -> int:
-        """Return the index of a clip's bucket: of the shortest that hold it, the one with the fewest labels."""
-        bounds = self.bounds
-        return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
-
     def of_all(self, seconds: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of each clip's bucket, as ``bucket`` does."""
+        """Return the index of each clip's bucket: of the shortest that hold it, the one with the fewest labels."""
         numbers = np.asarray(labels)
         lengths = np.searchsorted(self.bounds, np.asarray(seconds))
         found = np.empty(len(numbers), dtype=np.int64)

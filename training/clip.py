@@ -60,11 +60,6 @@ class Clip:
     byte_range: ByteRange | None = None
     where: str = field(default="", compare=False)
 
-    @property
-    def location(self) -> "AudioLocation":
-        """The location of its audio, which identifies it among clips."""
-        return AudioLocation(self.audio, self.byte_range, self.start, None if self.start is None else self.seconds)
-
     def __str__(self) -> str:
         """Return its file, and the line that lists it."""
         inside = f" ({self.name})" if self.byte_range else ""
@@ -125,16 +120,6 @@ class Clip:
         with suppress(_EnoughError):
             decode_into(take, file, rate=rate, limits=AudioLimits(max_seconds=math.inf, min_seconds=0.0))
         return np.frombuffer(held, dtype=np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class AudioLocation:
-    """The location of audio: a file, or bytes of one, and the second at which it begins; None for the whole."""
-
-    audio: Path
-    byte_range: ByteRange | None
-    start: float | None
-    seconds: float | None
 
 
 class _EnoughError(Exception):

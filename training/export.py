@@ -21,6 +21,7 @@ from training.errors import RecipeError
 from training.export_attention import attention_sections
 from training.export_encoder import encoder_section
 from training.export_tokenizer import tokenizer_files, tokenizer_section
+from training.replaced import replaced
 from training.student import MODULES
 
 _NEMO = "nemo.collections.asr"
@@ -68,19 +69,12 @@ def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
 
 
 def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write an archive atomically; a write that fails or is interrupted leaves nothing behind."""
-    fresh = path.with_name(path.name + ".new")
-    try:
-        with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
-            for name, content in files.items():
-                member = tarfile.TarInfo(f"./{name}")
-                member.size = len(content)
-                member.mode = 0o644
-                tar.addfile(member, io.BytesIO(content))
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+    with replaced(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(content)
+            member.mode = 0o644
+            tar.addfile(member, io.BytesIO(content))
 
 
 def _tensors(config: ModelConfig, state: Mapping[str, Tensor], front_end: LogMelFeatures) -> dict[str, Tensor]:

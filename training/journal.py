@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from training.errors import ResumeError, TrainingError
 from training.loggers import Logger
+from training.replaced import replaced
 from training.snapshot import STATE
 
 
@@ -29,13 +30,11 @@ class Journal:
         self._loggers = loggers
         kept = list(_lines(path, steps))
         self.measured = [rate for _, rate in kept if rate is not None]
-        fresh = path.with_suffix(".new")
         try:
-            fresh.write_text("".join(line for line, _ in kept), encoding="utf-8")
-            fresh.replace(path)
+            with replaced(path) as file:
+                file.writelines(line.encode() for line, _ in kept)
             self._file = path.open("ab", buffering=0)
         except OSError as error:
-            fresh.unlink(missing_ok=True)
             raise self._unwritable(error) from error
 
     def write(self, **fields: Any) -> None:  # noqa: ANN401  # what JSON holds

@@ -6,20 +6,19 @@ weights, optimizer, average, loss scale and a few counters are the whole state.
 
 import errno
 import json
-import os
 import pickle
 import zipfile
 import zlib
 from dataclasses import dataclass
-from io import BufferedWriter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
 
 from models.device.memory import is_out_of_memory
 from training.errors import ResumeError, TrainingError
+from training.replaced import replaced
 from training.sampler import Position
 
 # Its file in the run's folder.
@@ -77,31 +76,23 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         "optimizer": snapshot.optimizer,
         "loss_scale": snapshot.loss_scale,
     }
-    fresh = path.with_suffix(".new")
-    reason: OSError | None = None
     try:
-        with fresh.open("wb") as file:
+        with replaced(path) as file:
             noting = _NotingErrors(file)
             try:
                 torch.save(content, noting)  # type: ignore[arg-type]  # has the methods that torch needs
             except RuntimeError as error:
                 # torch's own error of a full disk does not name the reason.
                 raise noting.error or error from error
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
     except OSError as error:
-        reason = error
-    if reason:
-        fresh.unlink(missing_ok=True)
         kept = "; the state before it is kept" if path.exists() else ""
-        raise TrainingError(f"{path} cannot be written: {reason.strerror}{kept}") from reason
+        raise TrainingError(f"{path} cannot be written: {error.strerror}{kept}") from error
 
 
 class _NotingErrors:
     """A file that keeps the error of a failed write."""
 
-    def __init__(self, file: BufferedWriter) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.error: OSError | None = None
 

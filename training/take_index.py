@@ -17,7 +17,7 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import numpy as np
 from tqdm import tqdm
@@ -28,6 +28,7 @@ from training.clip import ByteRange, Clip
 from training.errors import ManifestError, RecipeError, TrainingError
 from training.manifest import clips_of, files_of, manifests_of
 from training.recipe import Recipe
+from training.replaced import replaced
 from training.survey import Survey
 from training.takes import Take, fitting
 from training.transcripts import Transcripts
@@ -127,8 +128,8 @@ def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: M
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _ABOUT).unlink(missing_ok=True)
         about = {"made_of": made_of, **_write(folder, recipe, transcripts, config)}
-        with _NewFile(folder / _ABOUT) as file:
-            file.add(json.dumps(about).encode())
+        with replaced(folder / _ABOUT) as file:
+            file.write(json.dumps(about).encode())
         return TakeIndex(folder, about)
     except OSError as error:
         raise TrainingError(f"{folder} cannot be written: {error.strerror or error}") from error
@@ -162,7 +163,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     survey = Survey(data, transcripts, config, reads_texts=recipe.teacher is None)
     shards, digest = _Shards(), hashlib.sha256()
     fitted = 0
-    with _NewFile(folder / _CLIPS) as clips, _NewFile(folder / _TAKES) as takes:
+    with replaced(folder / _CLIPS) as clips, replaced(folder / _TAKES) as takes:
         for number, clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
             survey.note_clip(clip)
             kept, tokens = [], list[int]()
@@ -182,10 +183,11 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
             about = (_digest(clip.source), _digest(clip.source, clip.speaker), len(line))
             shard = shards.number(clip)
             for take, labels in kept:
-                record = (clips.size, take.seconds, take.speed, *about, labels, shard, number)
-                takes.add(np.array(record, dtype=_TAKE).tobytes())
+                record = (clips.tell(), take.seconds, take.speed, *about, labels, shard, number)
+                takes.write(np.array(record, dtype=_TAKE).tobytes())
                 digest.update(_identity(take).encode())
-            clips.add(line)
+            clips.write(line)
+        sizes = [clips.tell(), takes.tell()]
     if not fitted:
         untimed = f": {survey.untimed}" if survey.untimed else ""
         raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s{untimed}", "data")
@@ -194,7 +196,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     return {
         "survey": survey.lines(),
         "digest": digest.hexdigest(),
-        "sizes": [clips.size, takes.size],
+        "sizes": sizes,
         "tars": [_state(tar) for tar in shards.tars],
     }
 
@@ -237,36 +239,6 @@ class _Shards:
     def _next(self) -> int:
         self._count += 1
         return self._count - 1
-
-
-class _NewFile:
-    """A file that is written under another name, and takes its place when it is complete.
-
-    Attributes:
-        size: bytes that were added.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._fresh = path, path.with_suffix(".new")
-        self.size = 0
-
-    def __enter__(self) -> Self:
-        self._file = self._fresh.open("wb", buffering=2**20)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._fresh.replace(self._path)
-        finally:
-            self._file.close()
-            self._fresh.unlink(missing_ok=True)
-
-    def add(self, content: bytes) -> None:
-        self._file.write(content)
-        self.size += len(content)
 
 
 def _line(clip: Clip) -> bytes:

@@ -17,6 +17,7 @@ from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.samples import Samples
 from training.errors import ManifestError
+from training.replaced import replaced
 from training.student import FRONT_END
 
 _RATE = FRONT_END.sample_rate
@@ -81,15 +82,13 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
         raise ManifestError(f"{checkouts} holds none of {', '.join(one.folder for one in REPOSITORIES)}")
     seconds = {repository.source: 0.0 for repository in there}
     out.mkdir(parents=True, exist_ok=True)
-    fresh = out / "manifest.jsonl.new"
-    with fresh.open("w", encoding="utf-8") as manifest:
+    with replaced(out / "manifest.jsonl") as manifest:
         for repository in there:
             for recording in repository.recordings(checkouts / repository.folder, known):
                 samples = _clip(recording.path)
                 if repository.min_seconds * _RATE <= len(samples) <= _LONGEST * _RATE:
                     seconds[repository.source] += len(samples) / _RATE
-                    manifest.write(_written(out, repository.source, recording, samples))
-    fresh.replace(out / "manifest.jsonl")
+                    manifest.write(_written(out, repository.source, recording, samples).encode())
     return seconds
 
 

@@ -21,6 +21,7 @@ from training.ahead import ahead
 from training.bundled import flite
 from training.bundled.flite import SAMPLE_RATE, Reading, UnusableSpeechError
 from training.errors import TrainingError
+from training.replaced import replaced
 
 _CLIPS_IN_A_FOLDER = 1000
 # Ranges of the factors of speed and pitch, drawn on logarithmic scales.
@@ -77,16 +78,15 @@ def synthesize(
 
     tally, in_a_row, jobs, total = Tally(), 0, processors(), round(seconds)
     out.mkdir(parents=True, exist_ok=True)
-    fresh = out / "manifest.jsonl.new"
     with (
-        fresh.open("w", encoding="utf-8") as manifest,
+        replaced(out / "manifest.jsonl") as manifest,
         closing(ahead(read, count(), threads=jobs, held=2 * jobs)) as found,
         tqdm(total=total, unit="s", disable=None) as bar,
     ):
         for number, (reading, samples, refused) in enumerate(found):
             tally.refused.update(refused)
             if samples is not None:
-                manifest.write(_written(out, number, reading, samples))
+                manifest.write(_written(out, number, reading, samples).encode())
                 tally.clips += 1
                 tally.seconds += len(samples) / SAMPLE_RATE
                 bar.update(min(total, int(tally.seconds)) - bar.n)
@@ -97,7 +97,6 @@ def synthesize(
                 raise TrainingError(f"{in_a_row} sentences in a row came out wrong: {refused[-1]}")
             if tally.seconds >= seconds:
                 break
-    fresh.replace(out / "manifest.jsonl")
     return tally
 
 
