@@ -87,12 +87,6 @@ def test_a_check_and_a_probe_exclude_each_other(recipe, capsys):
     assert "not allowed with argument --check" in capsys.readouterr().err
 
 
-def test_a_run_needs_a_folder(recipe, capsys):
-    assert cli.main(["train", "run", str(recipe / "recipe.yaml")]) == 2
-
-    assert "--out" in capsys.readouterr().err
-
-
 def test_a_finished_run_is_made_longer(recipe, capsys):
     run(recipe)
     recipe_file(recipe, steps=7)
@@ -164,14 +158,6 @@ def test_audio_that_is_not_there_is_named(recipe, capsys):
     assert run(recipe) == 2
 
     assert f"gone.wav ({path}, line 1): No such file or directory" in capsys.readouterr().err
-
-
-def test_an_export_to_nowhere_is_named(recipe, capsys):
-    assert run(recipe, "--export", str(recipe / "no" / "model.nemo")) == 2
-
-    said = capsys.readouterr()
-    assert "No such file or directory" in said.err
-    assert "step" not in said.out
 
 
 @pytest.mark.parametrize(

@@ -163,16 +163,6 @@ def test_the_line_is_named(tmp_path, text, message):
         read_recipe(path)
 
 
-def test_a_key_that_must_be_there_is_named(tmp_path):
-    path = tmp_path / "recipe.yaml"
-    recipe = document(tmp_path)
-    del recipe["student"]["width"]
-    path.write_text(yaml.safe_dump(recipe))
-
-    with pytest.raises(RecipeError, match=r"student\.width is missing"):
-        read_recipe(path)
-
-
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"a: [", b"a: &a [*a]", b"\xff\xfe\x00", b"? [a]\n: b"])
 def test_a_file_that_is_not_a_recipe_is_refused(tmp_path, content):
     path = tmp_path / "recipe.yaml"
