@@ -11,6 +11,9 @@ from training.loggers import Logger
 from training.replaced import replaced
 from training.snapshot import STATE
 
+# The averaged weights at the lowest word error rate, in the run's folder.
+BEST = "best.nemo"
+
 
 class Journal:
     """Writes a log that goes on as if the run had never stopped.

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
 from training.batch import Batch
-from training.best import BEST, Best
 from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
-from training.journal import Journal
+from training.journal import BEST, Journal
 from training.loggers import Logger
 from training.memory import peak_bytes
 from training.progress import Progress
@@ -44,15 +43,19 @@ class Monitor:
         # A run at step 0 measures again, so its log starts empty.
         steps = run.step or -1
         self._journal = Journal(run.folder / "log.jsonl", steps, loggers) if run.ranks.is_first else None
-        patience = run.recipe.dev.patience if run.recipe.dev else None
-        self._best = Best(patience, self._journal.measured if self._journal else [])
+        self._rates = self._journal.measured if self._journal else []
         self._progress = Progress(run, clock)
         self._skipped = SkippedClips(report)
 
     @property
     def wants_end(self) -> bool:
         """Whether the word error rate has not fallen within the recipe's patience."""
-        return self._best.is_long_ago
+        patience = self._run.recipe.dev.patience if self._run.recipe.dev else None
+        return bool(patience and self._rates) and self._since_lowest() >= (patience or 0)
+
+    def _since_lowest(self) -> int:
+        """Return the number of measurements since the lowest rate, of equal ones the first."""
+        return len(self._rates) - 1 - self._rates.index(min(self._rates))
 
     def before_steps(self) -> None:
         """Measure a run that has not begun, and report that steps begin."""
@@ -86,8 +89,8 @@ class Monitor:
 
     def after_steps(self) -> None:
         """If the word error rate stopped falling, which ends a run, report its lowest."""
-        if self.wants_end and self._best.rate is not None and self._run.recipe.dev:
-            lowest = f"it was lowest, {100 * self._best.rate:.1f} %, in {BEST}"
+        if self.wants_end and self._run.recipe.dev:
+            lowest = f"it was lowest, {100 * min(self._rates):.1f} %, in {BEST}"
             self._report(f"WER has not fallen for {self._run.recipe.dev.patience} measurements; {lowest}")
 
     def close(self) -> None:
@@ -111,8 +114,10 @@ class Monitor:
         self._skipped.name(skipped)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}
         # The weights come before the line, so that a lowest rate in the log has its weights.
-        if "all" in rounded and self._best.note(rounded["all"]):
-            run.export(run.folder / BEST)
+        if "all" in rounded:
+            self._rates.append(rounded["all"])
+            if not self._since_lowest():
+                run.export(run.folder / BEST)
         self._journal.write(step=run.step, wer=rounded, **({"dev_skipped": len(skipped)} if skipped else {}))
         shown = ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
         self._report(f"step {run.step}: dev WER % {shown}")

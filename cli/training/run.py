@@ -172,8 +172,7 @@ def _train(
 
 def _export(training: "Run", folder: Path, export: Path) -> None:
     """Write the averaged weights with the lowest word error rate on dev or, without a dev set, the last ones."""
-    from training.best import BEST
-    from training.journal import best_of
+    from training.journal import BEST, best_of
 
     best = best_of(folder / "log.jsonl") if training.recipe.dev else None
     if best is None:
@@ -190,8 +189,7 @@ def _of_seed(folder: Path, seed: int) -> Path:
 
 def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
     """Print the lowest WER on dev of runs that differ in their seed, and export the best."""
-    from training.best import BEST
-    from training.journal import best_of
+    from training.journal import BEST, best_of
 
     bests = {seed: best_of(_of_seed(folder, seed) / "log.jsonl") for seed in seeds}
     measured = {seed: 100 * lowest.rate for seed, lowest in bests.items() if lowest is not None}
