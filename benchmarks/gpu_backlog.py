@@ -131,7 +131,7 @@ STEPS = (
     ),
     _tests("tests-kernels", 2, "models/kernels"),
     _tests("tests-graphs", 2, "models/graphs", "models/search"),
-    _tests("tests-models", 3, "models/test_device.py", "models/test_recognition.py"),
+    _tests("tests-models", 3, "models/test_golden.py", "models/test_recognition.py"),
     *(
         _benchmark(
             "2",

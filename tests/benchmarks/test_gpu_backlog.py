@@ -111,6 +111,13 @@ def test_the_document_has_the_rows_and_the_minutes_of_the_steps():
     assert len({step.name for step in STEPS}) == len(STEPS)
 
 
+def test_the_files_that_steps_name_are_there():
+    named = {one for step in STEPS for one in step.command if one.startswith(("tests/", "samples/", "models/bundled/"))}
+
+    assert len(named) > 6
+    assert [one for one in named if not (ROOT / one).exists()] == []
+
+
 @pytest.mark.slow
 def test_the_steps_are_listed_with_what_is_left(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "gpu_backlog", "--list", "--folder", str(tmp_path), "2b"]
