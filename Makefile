@@ -97,7 +97,7 @@ train-bundled: setup $(DATA)/flite/manifest.jsonl $(DATA)/more/manifest.jsonl
 	$(BIN)/steno train run training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
 	$(BIN)/steno train language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
-	  --out models/bundled/steno-bundled.ngrams
+	  --out models/bundled/steno-bundled.ngrams --bonus 0.5
 
 $(DATA)/flite/manifest.jsonl: | $(STAMP)
 	$(BIN)/steno train synthesize $(TEXT) --out $(@D) --hours 5 --seed 101 --without rms
