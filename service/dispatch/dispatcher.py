@@ -413,9 +413,10 @@ class Dispatcher:
             for utterance in utterances:
                 self._run_alone(utterance)
         elif not utterances[0].answer.done():
-            error = DeviceMemoryError("This audio does not fit the device, even alone.")
-            failed = TranscriptionFailedError("The engine failed on this audio.")
-            utterances[0].answer.set_exception(error if out_of_memory else failed)
+            error: Exception = TranscriptionFailedError("The engine failed on this audio.")
+            if out_of_memory:
+                error = DeviceMemoryError("This audio does not fit the device, even alone.")
+            utterances[0].answer.set_exception(error)
 
     def _make_smaller(self, engine: Engine, utterances: list[Utterance]) -> None:
         """Run utterances again in smaller batches, or alone after several batches that did not fit."""
