@@ -117,8 +117,8 @@ class MeasuredRung:
             self.times[bucket] = []
 
     def _read(self, plan: PlannedBatch) -> Batch:
-        """Read a batch, padded as `padded` counts it."""
-        samples = 0 if len(self.buckets.all) == 1 else round(plan.seconds * FRONT_END.sample_rate)
+        """Read a batch."""
+        samples = round(plan.seconds * FRONT_END.sample_rate)
         examples = [self.examples.make(plan.position.epoch, draw) for draw in plan.draws]
         return collate(examples, plan.position, samples, FRONT_END.hop, FRONT_END.sample_rate)
 
@@ -244,17 +244,14 @@ def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: flo
 def padded(clips: tuple[list[float], list[int]], buckets: Buckets) -> NDArray[np.float64]:
     """Return the clips, the seconds and the labels of each batch of an epoch, [batches, 3].
 
-    Labels are padded to the most of their batch; audio to the length of its bucket, as in training, or without buckets
-    to the longest of its batch.
+    Labels are padded to the most of their batch; audio to the length of its bucket, or without buckets to the longest
+    of its batch.
     """
     seconds, labels = clips
     sampler = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels)
     batches = [batch for (batch,) in sampler.epoch(0)]
     takes = [[draw.take for draw in batch.draws] for batch in batches]
-    lengths = [
-        max(seconds[take] for take in some) if len(buckets.all) == 1 else batch.seconds
-        for batch, some in zip(batches, takes, strict=True)
-    ]
+    lengths = [batch.seconds for batch in batches]
     most = [max(labels[take] for take in some) for some in takes]
     counts = np.array([len(some) for some in takes], float)
     return np.stack([counts, counts * lengths, counts * most], axis=1)

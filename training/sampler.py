@@ -98,7 +98,8 @@ class BucketSampler:
     """Draws batches of clips of similar length, epoch after epoch.
 
     In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. All parts of a step are of one
-    bucket, so that processes take equally long. Parts are full, except in the last step of each bucket, whose parts
+    bucket, so that processes take equally long, and are padded to its length (if all buckets have one length, to the
+    longest clip of the step). Parts are full, except in the last step of each bucket, whose parts
     share the rest evenly. The order of steps is random.
 
     With a window, an epoch goes through the shards one after the other, in random order, and shuffles only as many
@@ -123,6 +124,7 @@ class BucketSampler:
         self._weights = np.asarray(weights, dtype=np.float64)
         numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels
         self._bucket = buckets.of_all(seconds, numbers).astype(np.int16)  # there are at most 10,000
+        self._lengths = np.asarray(seconds, dtype=np.float64) if len(buckets.bounds) == 1 else None
         self._parts = parts
         self._buckets = buckets
         self._seed = seed
@@ -151,6 +153,8 @@ class BucketSampler:
             starts += begin
             seconds += [shape.seconds] * len(begin)
         edges = np.array([*starts, len(takes)])
+        if self._lengths is not None and starts:
+            seconds = np.maximum.reduceat(self._lengths[takes[order]], edges[:-1]).tolist()
         steps = random.permutation(len(starts))
         # A step is taken in the window that has its last draw.
         steps = steps[np.argsort(windows[edges[1:] - 1][steps], kind="stable")]
