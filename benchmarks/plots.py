@@ -2,9 +2,9 @@
 
 `latency`: 95th percentile and RTFx by batch, a line for each model, precision and length. `peers`: speed of each engine
 over NeMo's, a panel for each batch. `search`: speed of each form of the transducers' search over published label
-looping's, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `roofline`: stages of a
-batch on a GPU, calculated, a bar for each decoder. `latency` and `losses` take several files. Needs matplotlib (the
-`plots` extra).
+looping's, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `training_curve`: loss
+and word error rate by minutes of training. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder.
+`latency` and `losses` take several files. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -164,6 +164,22 @@ def _losses(documents: list[Document]) -> Figure:
     return figure
 
 
+def _training_curve(documents: list[Document]) -> Figure:
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for axes, key, name in zip(panels, ("loss", "wer"), ("loss of a label", "WER on dev, %"), strict=True):
+        for run in documents[0]["runs"]:
+            points = {float(minute): value for minute, value in run[key].items()}
+            axes.plot(list(points), [100 * value if key == "wer" else value for value in points.values()],
+                      marker=".", label=run["name"])  # fmt: skip
+        axes.set_xlabel("minutes of training")
+        axes.set_ylabel(name)
+        axes.set_ylim(bottom=0)
+        axes.grid(visible=True, alpha=0.3)
+    panels[0].legend(fontsize="small")
+    figure.suptitle(f"one core of {documents[0]['device']}", fontsize="medium")
+    return figure
+
+
 def _search(documents: list[Document]) -> Figure:
     document = documents[0]
     transducers = list(dict.fromkeys(row["transducer"] for row in document["rows"]))
@@ -239,6 +255,7 @@ _PICTURES = {
     "peers": _peers,
     "roofline": _roofline,
     "search": _search,
+    "training_curve": _training_curve,
 }
 _OF_SEVERAL = {"latency", "losses"}
 

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
-Takes real training steps of an attention decoder on real clips, which are read before: some full batches of each
-bucket, in turns over all rungs and rounds. The time of an epoch is their mean time multiplied by its batches. On a CPU
-it is the processor time of this process, which depends little on other load. The last rung changes the precision of the
+Takes real training steps of an attention decoder on real clips, which are read before: as many batches of each rung,
+the same number of each of its buckets, full ones, in turns over all rungs and rounds. The time of an epoch is the mean
+time of a bucket's batches multiplied by their number. On a CPU it is the processor time of this process, which depends
+little on other load. The last rung changes the precision of the
 one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; then the
 multiple to expect from padding alone, at the mean cost of a second and of a label, and the share of clips in the
 batches that were timed.
@@ -41,8 +42,6 @@ from training.run import Run
 from training.sampler import BucketSampler, PlannedBatch
 from training.step import take_step
 from training.student import FRONT_END
-
-_RUNGS = 6  # those of `ways`, and half precision
 
 
 @dataclass
@@ -106,8 +105,9 @@ class MeasuredRung:
         return len(batches), seconds, labels
 
     def read(self, count: int) -> None:
-        """Read some batches of each bucket, full ones if there are any."""
+        """Read ``count`` batches, the same number of each bucket and at least one, full ones if there are any."""
         steps = self.sampler.epoch(0)
+        count = max(1, count // sum(clips > 0 for _, clips, _ in self.sampler.buckets))
         for bucket, (_, clips, rows) in enumerate(self.sampler.buckets):
             if not clips:
                 continue
@@ -141,20 +141,16 @@ def main() -> None:
     parser.add_argument("--decoder-layers", type=int, default=4)
     parser.add_argument("--channels", type=int, default=64, help="of the encoder's subsampling")
     parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
-    parser.add_argument("--batches", type=int, default=2, help="of each bucket")
+    parser.add_argument("--batches", type=int, default=40, help="of each rung, shared among its buckets")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", type=int, nargs="+", choices=range(_RUNGS), help="rungs, instead of all")
     parser.add_argument("--half", choices=("bfloat16", "float16"), default="bfloat16", help="of the last rung")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=Path, help="where to keep the JSON line as well")
     args = parser.parse_args()
-    if args.only and set(args.only) == {_RUNGS - 1}:
-        parser.error("--only must name a rung in float32 too: costs of audio and labels are fitted to these")
     device = torch.device(args.device)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(read_recipe(_recipe(args, Path(folder))), Path(folder), device)
         rungs = _rungs(run, args)
-        rungs = [rungs[number] for number in args.only or range(len(rungs))]
         for rung in rungs:
             rung.read(args.batches)
         for number in range(args.rounds + 1):  # the first is a warm-up

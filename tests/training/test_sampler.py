@@ -173,3 +173,12 @@ def test_a_clip_waits_for_the_next_window_only_if_its_bucket_does_not_fill_a_ste
 def test_parts_that_ranks_cannot_share_are_refused():
     with pytest.raises(RecipeError, match=r"batches\.parts is 3; it must be a multiple of the 2 processes"):
         Ranks(0, 2).share(3)
+
+
+@given(clips=st.lists(st.floats(0.5, 20), min_size=1, max_size=30), parts=st.integers(1, 3))
+def test_with_one_length_a_step_is_padded_to_its_longest_clip(clips, parts):
+    sampler = BucketSampler(clips, [1.0] * len(clips), buckets_of_equal_audio(clips, 1, 50.0), 0, parts=parts)
+
+    for step in sampler.epoch(0):
+        longest = max(clips[draw.take] for part in step for draw in part.draws)
+        assert [part.seconds for part in step] == [longest] * parts
