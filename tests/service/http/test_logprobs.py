@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from service.engine.stub import SAMPLE_RATE, transcript
 from tests.service.serving import form, serving, tone, wav
+from transcripts.events import Events
 from transcripts.logprobs import token_logprobs
+from transcripts.subtitles import CueSize
 from transcripts.transcript import Transcript
+from transcripts.transcription import Part
 
 SECOND = tone(SAMPLE_RATE)
 HEARD = transcript(SECOND)
@@ -41,6 +44,16 @@ def test_only_the_first_token_of_a_text_loses_its_space():
 
     assert [entry["token"] for entry in token_logprobs(transcript, TOKEN_BYTES)] == ["the", "re", " the"]
     assert [entry["token"] for entry in token_logprobs(transcript, TOKEN_BYTES, (2, 3))] == [" the"]
+
+
+def test_bytes_of_a_streamed_part_are_its_delta():
+    heard = [transcribed([2, 3], [1.0] * 2), transcribed([2, 2], [1.0] * 2)]
+    events = Events("json", size=CueSize(), token_bytes=TOKEN_BYTES)
+
+    deltas = [event for part in heard for event in events.part(Part(part, 0.0, 1.0))]
+
+    assert [delta["delta"] for delta in deltas] == ["there", " the the"]
+    assert ["".join(entry["token"] for entry in delta["logprobs"]) for delta in deltas] == ["there", " the the"]
 
 
 def test_a_text_that_begins_with_a_space_keeps_it():
