@@ -47,7 +47,7 @@ def curve(log: Path, interval: float) -> dict[str, Any]:
     """
     sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
     rates: dict[float, float] = {}
-    steps, clips, seconds, heard, padded = 0, 0, 0.0, 0.0, 0.0
+    steps, clips, seconds, audio, padded = 0, 0, 0.0, 0.0, 0.0
     for line in log.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         end = interval * (seconds // (60 * interval) + 1)
@@ -55,8 +55,8 @@ def curve(log: Path, interval: float) -> dict[str, Any]:
             rates[end] = row["wer"]["all"]
             continue
         steps, clips, seconds = steps + 1, clips + row["clips"], seconds + row["seconds"]
-        padded += (row["audio_seconds"] - heard) / (1 - row["padding_share"])
-        heard = row["audio_seconds"]
+        padded += (row["audio_seconds"] - audio) / (1 - row["padding_share"])
+        audio = row["audio_seconds"]
         total = sums[end]
         total[0] += row["loss"] * row["labels"]
         total[1] += row["labels"]
@@ -67,8 +67,8 @@ def curve(log: Path, interval: float) -> dict[str, Any]:
         "steps": steps,
         "clips": clips,
         "minutes": seconds / 60,
-        "audio_hours": heard / 3600,
-        "padding": 1 - heard / padded,
+        "audio_hours": audio / 3600,
+        "padding": 1 - audio / padded,
     }
 
 

@@ -89,12 +89,7 @@ class MeasuredRung:
         ]
 
     def expected(self, audio: float, label: float) -> float:
-        """Return the clips a second that padding leads to expect.
-
-        Args:
-            audio: seconds that a second of audio takes, padding included.
-            label: seconds that a label takes.
-        """
+        """Return the clips a second to expect by padding, at what a second of audio and a label take, in seconds."""
         _, seconds, labels = self.padded()
         return len(self.seconds) / (seconds * audio + labels * label)
 
