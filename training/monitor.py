@@ -119,8 +119,10 @@ class Monitor:
             if not self._since_lowest():
                 run.export(run.folder / BEST)
         self._journal.write(step=run.step, wer=rounded, **({"dev_skipped": len(skipped)} if skipped else {}))
-        shown = ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
-        self._report(f"step {run.step}: dev WER % {shown}")
+        named = [f"{name} {100 * rate:.1f} %" for name, rate in rates.items()]
+        # One source has the rate of all.
+        shown = ", ".join(named) if len(rates.keys() - {"all"}) > 1 else "".join(named[-1:]).removeprefix("all ")
+        self._report(f"step {run.step}: dev WER {shown}")
 
     def _log(self, result: StepResult, *, seconds: float, waited: float) -> None:
         run = self._run

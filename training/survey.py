@@ -155,8 +155,8 @@ class Survey:
             f"{self._all}; trained on: {self._learned.amount}, {_length(self._learned.seconds)}",
             *_line(
                 "left out",
-                (f"under {self._data.min_seconds:g} s", self._short),
-                (f"over {self._data.max_seconds:g} s", self._long),
+                (f"under data.min_seconds, {self._data.min_seconds:g} s", self._short),
+                (f"over data.max_seconds, {self._data.max_seconds:g} s", self._long),
                 (self._too_dense, self._dense),
             ),
             *_line(

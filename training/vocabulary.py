@@ -108,5 +108,6 @@ def new_vocabulary(sentences: Iterable[str], size: int, **options: Any) -> bytes
         )
     except RuntimeError as error:
         reason = " ".join(str(error).split()).rpartition("] ")[2]  # behind the place in SentencePiece's source
+        reason = reason.partition(" Increase ")[0]  # without its advice, which names options of its own
         raise RecipeError(f"no vocabulary of {size}: {reason}") from error
     return model.getvalue()

@@ -14,7 +14,9 @@ def add_parser(subparsers: Subparsers) -> None:
         help="make the language model of a CTC decoder",
         description="Count n-grams of a model's tokens in sentences (docs/training.md).",
     )
-    parser.add_argument("text", metavar="TEXT", help="file of sentences, one a line; may be compressed (.xz)")
+    parser.add_argument(
+        "text", metavar="TEXT", help="sentences, one a line (.xz: compressed), or a manifest, for its transcripts"
+    )
     parser.add_argument(
         "--vocabulary", required=True, metavar="FILE", help="the model's .nemo checkpoint, or its SentencePiece model"
     )

@@ -38,11 +38,11 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
     assert out[0].endswith("parameters, step 0 of 4")
     assert out[1].startswith("4 clips (13.7 s); trained on: 4 takes, ")
     assert out[2].startswith("an epoch: 4 steps, 1.0 clips a batch, 2 lengths; padding ")
-    assert out[3].startswith("step 0: dev WER % ")
+    assert out[3].startswith("step 0: dev WER ")
     assert out[4] == "step 1 begins; it takes longer than others"
     assert out[5].startswith("step 1: loss ")
     assert out[6].startswith("step 4/4: loss ")
-    assert out[7].startswith("step 4: dev WER % ")
+    assert out[7].startswith("step 4: dev WER ")
     log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
     assert log[-1]["wer"]["all"] > 0
@@ -224,7 +224,9 @@ def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(r
 
     out = capsys.readouterr().out.splitlines()
     assert out[1].startswith("12 clips (")
-    assert out[2] == "left out: 1 clip (0.1 s) under 0.5 s, 1 clip (30.0 s) over 20 s"
+    assert out[2] == (
+        "left out: 1 clip (0.1 s) under data.min_seconds, 0.5 s, 1 clip (30.0 s) over data.max_seconds, 20 s"
+    )
     assert out[3] == f"skipped: 1 clip (2.0 s) no file, such as {recipe / 'gone.wav'} ({path}, line 5)"
     assert out[4].startswith(
         "transcripts: 1 take (2.6 s) empty, 1 take (2.6 s) with letters or digits that the vocabulary lacks (\u4f60)"

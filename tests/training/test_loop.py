@@ -464,7 +464,7 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert [line["step"] for line in measured] == [0, 2, 4]
     assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
     assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
-    assert lines[0].startswith("step 0: dev WER % ")
+    assert lines[0] == f"step 0: dev WER {400 / words:.1f} %"
 
 
 def with_a_dev_set(folder, *names):

@@ -15,6 +15,27 @@ def test_sentences_are_the_lines_that_are_not_empty(tmp_path, name):
     assert read_sentences(path) == ["it rained", "she isn't here", "last"]
 
 
+@pytest.mark.parametrize("name", ["train.jsonl", "train.json"])
+def test_the_sentences_of_a_manifest_are_its_transcripts(tmp_path, name):
+    lines = ['{"audio": "a.flac", "duration": 1, "text": "it rained"}', "", '{"audio": "b.flac", "duration": 2}']
+    (tmp_path / name).write_text("\n".join([*lines, '{"audio_filepath": "c.flac", "text": " she left "}']))
+
+    assert read_sentences(tmp_path / name) == ["it rained", "she left"]
+
+
+def test_the_sentences_of_a_folder_of_librispeech_are_its_transcripts(tmp_path):
+    (tmp_path / "1-2.trans.txt").write_text("1-2-0000 IT RAINED\n")
+
+    assert read_sentences(tmp_path) == ["IT RAINED"]
+
+
+def test_a_manifest_without_transcripts_has_no_sentences(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"audio": "a.flac", "duration": 1}')
+
+    with pytest.raises(TrainingError, match="has no sentences"):
+        read_sentences(tmp_path / "train.jsonl")
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("it rained\n", encoding="utf-8-sig")

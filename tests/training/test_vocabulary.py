@@ -62,6 +62,11 @@ def test_a_vocabulary_too_large_for_its_sentences_is_refused():
         new_vocabulary(["only this"], 5000)
 
 
+def test_a_vocabulary_with_fewer_pieces_than_characters_is_refused_without_options_that_there_are_not():
+    with pytest.raises(RecipeError, match=r"^no vocabulary of 3: [^-]+\. 3 vs 10\.$"):
+        new_vocabulary(["only this"], 3)
+
+
 def test_a_folder_is_refused_with_what_has_labels(tmp_path):
     with pytest.raises(RecipeError, match=r"is a folder, and not a SentencePiece model or a \.nemo checkpoint"):
         read_vocabulary(tmp_path)
