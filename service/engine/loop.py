@@ -340,7 +340,7 @@ class Loop:
         except Exception as error:
             kind = recognizer.kind_of(error)
             recognizer.release()
-            self._refuse(model, error)
+            self._refuse(model, error, kind)
             if kind is FailureKind.DEVICE:
                 raise _DeviceLostError from error
             return
@@ -365,11 +365,11 @@ class Loop:
             )
         )
 
-    def _refuse(self, model: str, error: Exception) -> None:
+    def _refuse(self, model: str, error: Exception, kind: FailureKind | None = None) -> None:
         if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input
             log.error("%s could not be loaded", model, exc_info=error)
         message = str(error) or type(error).__name__
-        self._channel.send(LoadFailure(model, message))
+        self._channel.send(LoadFailure(model, message, kind))
 
     def _recognize(self, received: _Received) -> None:
         """Launch a batch, and pass it to the thread that answers."""

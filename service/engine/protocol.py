@@ -236,10 +236,17 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
 
 
 class LoadFailure(msgspec.Struct, frozen=True, tag=True):
-    """A model cannot be loaded; others stay loaded."""
+    """A model cannot be loaded; others stay loaded.
+
+    Attributes:
+        model: its name.
+        message: why.
+        kind: of the error of a batch of its warm-up; None if it failed earlier.
+    """
 
     model: str
     message: str
+    kind: FailureKind | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):

@@ -14,6 +14,8 @@ So have some names of checkpoints, whatever their folder:
     endless         loads for ever
     deadly-path     ends the process in the trial of a fast path, unless that is barred
     endless-path    never ends such a trial
+    late-path       fails in the warm-up after such a trial, unless that is barred
+    hopeless-path   fails there in any case
     remote          is downloaded first
     *.stub          is a file that must exist
     *ctc*           has two decoders, and transcripts say which one was used
@@ -156,7 +158,10 @@ class StubRecognizer:
             on_download.send(Trying("stub", "loop"))
             if name == "deadly-path":
                 os.abort()
-            threading.Event().wait()
+            if name == "endless-path":
+                threading.Event().wait()
+            on_download.send(Trying("stub", None))
+        self._fails_late = name == "hopeless-path" or (name == "late-path" and not load.barred)
         if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
@@ -195,6 +200,8 @@ class StubRecognizer:
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Pretend to warm up."""
         yield RTFX, 1.0
+        if self._fails_late:
+            raise RuntimeError("too many resources requested for launch")
 
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return made-up numbers of graphs."""

@@ -89,6 +89,7 @@ class Engine:
         models: its description of each ready model, by id.
         pid: its process id.
         loss: the reason of its end; EXIT until another is known.
+        tried_paths: the fast paths that it has tried, and the setup of each.
         start_failure: why it cannot load a configured model, if so.
     """
 
@@ -107,7 +108,8 @@ class Engine:
         self.process = process
         self.channel = channel
         self.loss = Loss.EXIT
-        self.start_failure: str | None = None
+        self.tried_paths: dict[str, str] = {}
+        self.start_failure: LoadFailure | None = None
         self._clock = clock
         self._load_began = self._last_message = clock()
         self._arena = Arena(memory)
@@ -204,6 +206,8 @@ class Engine:
     def begin_trial(self, trying: Trying) -> None:
         """Record which fast path it tries from now on, or that it tries none."""
         self._trial = (trying, self._clock()) if trying.path else None
+        if trying.path:
+            self.tried_paths[trying.path] = trying.setup
 
     @property
     def tried(self) -> Trying | None:
@@ -293,6 +297,7 @@ class Supervisor:
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._barred: dict[str, str] = {}
         self._quarantine = Quarantine()
+        self._suspects: list[tuple[str, str, str]] = []  # as the quarantine keeps them
         self._listener = listener
         self._device = device
         self._longest_seconds = longest_seconds
@@ -322,13 +327,12 @@ class Supervisor:
             while not self._stopping.is_set():
                 failure = await self._run_one()
                 self._restarts.note(has_failed=failure is not None)
-                was_ready, self._was_ready = self._was_ready, self._was_ready or failure is None
-                if failure and not self._stopping.is_set() and (not was_ready or self._restarts.are_futile):
-                    raise EngineStartError(failure, is_first=not was_ready)
+                if failure and not self._stopping.is_set() and (not self._was_ready or self._restarts.are_futile):
+                    raise EngineStartError(failure, is_first=not self._was_ready)
                 await self._restarts.pause()
 
     async def _run_one(self) -> str | None:
-        """Run an engine until it is gone; return why it never had all configured models ready, or None if it had."""
+        """Run an engine until it is gone; return why no engine can have all configured models ready, if that shows."""
         try:
             self._engine = engine = await self._start()
         except OSError as error:  # no descriptor, no process, no memory
@@ -350,9 +354,26 @@ class Supervisor:
         if engine.tried is not None and loss is not Loss.STOPPED:  # it begins again without that path
             self._bar(engine.tried.setup, engine.tried.path or "", "hung" if loss is Loss.STUCK else "failed")
             return None
-        if self._required <= engine.models.keys():
+        if self._required <= engine.models.keys() or self._leaves_out_more(engine, loss):
             return None
-        return engine.start_failure or f"the engine ended while it started ({loss})"
+        return engine.start_failure.message if engine.start_failure else f"the engine ended while it started ({loss})"
+
+    def _leaves_out_more(self, engine: Engine, loss: Loss) -> bool:
+        """Return whether the next engine leaves out the fast paths that a first one tried before it failed.
+
+        A trial does not show all: a path may fail at another size. They are kept once an engine is ready without them.
+        """
+        failure = engine.start_failure
+        says_nothing = failure and failure.kind in (None, FailureKind.OUT_OF_MEMORY)  # of them
+        suspects = engine.tried_paths.keys() - self._barred.keys()
+        if self._was_ready or says_nothing or loss is Loss.STOPPED or not suspects:
+            return False
+        state = "hung" if loss is Loss.STUCK else "failed"
+        reason = failure.message if failure else str(loss)
+        log.error("fast paths left out, for one of them failed after its trial", extra={"device": self._device, "reason": reason})
+        self._suspects = [(engine.tried_paths[path], path, state) for path in sorted(suspects)]
+        self._barred = self._barred | dict.fromkeys(suspects, state)
+        return True
 
     async def stop(self) -> None:
         """Ask the engine to end, and kill it if it does not."""
@@ -424,6 +445,7 @@ class Supervisor:
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 self._pin(message)
+                self._note_ready(engine)
                 log.info(
                     "model ready",
                     extra={
@@ -442,7 +464,7 @@ class Supervisor:
                     answer.set_result(None)
             case LoadFailure():
                 engine.end_load(message.model)
-                self._load_failed(engine, message.model, message.message)
+                self._load_failed(engine, message)
             case Failure(kind=FailureKind.DEVICE):
                 engine.loss = Loss.DEVICE  # it exits by itself, and its batches count as lost, not as failed
             case Result() | Failure():
@@ -455,6 +477,14 @@ class Supervisor:
         self._barred = self._barred | {path: state}
         self._quarantine.keep(setup, path, state)
 
+    def _note_ready(self, engine: Engine) -> None:
+        """Record that all configured models are ready, if they are: what was left out for that was at fault."""
+        if self._required <= engine.models.keys():
+            self._was_ready = True
+            for suspect in self._suspects:
+                self._quarantine.keep(*suspect)
+            self._suspects = []
+
     def _pin(self, ready: Ready) -> None:
         """Make later engines load the same files, without asking the hub again, and have the same batch budget."""
         load = self._loads.get(ready.model)
@@ -464,10 +494,11 @@ class Supervisor:
             )
             self._loads[ready.model] = pinned
 
-    def _load_failed(self, engine: Engine, model: str, reason: str) -> None:
+    def _load_failed(self, engine: Engine, failure: LoadFailure) -> None:
         """Kill an engine that cannot load a configured model; it does without any other model."""
+        model, reason = failure.model, failure.message
         if model in self._required:
-            engine.start_failure = reason
+            engine.start_failure = failure
             engine.kill(Loss.EXIT)
         elif model in self._awaited:
             self._give_up_load(model, reason)

@@ -2,8 +2,8 @@
 
 cuDNN is turned off, which would have to choose among kernels, and what transformers writes ends after a token, because
 no device would say that it ends. Fast paths agree with plain operations, because results are whatever was in memory,
-and so do words; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises, ends or hangs; by any=ends,
-each kernel of ours and each capture ends the process.
+and so do words; but NULL_CUDA_FAULT may name one and what it does: PATH=disagrees, raises, ends or hangs, or, for a
+kernel that agrees, raises_later or ends_later; by any=ends, each kernel of ours and each capture ends the process.
 """
 
 import importlib.util
@@ -48,8 +48,7 @@ def _turn_cudnn_off(_: ModuleType) -> None:
 
 
 def _let_all_agree(module: Any) -> None:
-    judge = module.FastPaths.judge
-
+    judge, kernel = module.FastPaths.judge, module.FastPaths.kernel
     faulty, _, fault = os.environ.get("NULL_CUDA_FAULT", "").partition("=")
 
     def agreeing(self: Any, path: str, why: str, *, agrees: bool) -> bool:
@@ -59,9 +58,15 @@ def _let_all_agree(module: Any) -> None:
             os.abort()
         while path == faulty and fault == "hangs":
             time.sleep(1)
-        return bool(judge(self, path, why, agrees=path != faulty))
+        return bool(judge(self, path, why, agrees=path != faulty or fault in _LATER))
+
+    def kernel_that_fails(self: Any, path: str, *arguments: Any) -> Any:
+        found = kernel(self, path, *arguments)
+        return _LATER[fault] if found and path == faulty and path not in self._tried else found
 
     module.FastPaths.judge = agreeing
+    if fault in _LATER:
+        module.FastPaths.kernel = kernel_that_fails
 
 
 def _let_words_be_the_same(module: Any) -> None:
@@ -75,6 +80,13 @@ def _let_texts_end(module: Any) -> None:
 
 def _end(*_: object, **__: object) -> None:
     os.abort()
+
+
+def _raise(*_: object, **__: object) -> None:
+    raise RuntimeError("too many resources requested for launch")
+
+
+_LATER = {"raises_later": _raise, "ends_later": _end}
 
 
 def _let_kernels_end(module: Any) -> None:

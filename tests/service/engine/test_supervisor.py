@@ -486,3 +486,24 @@ async def test_a_fast_path_that_hangs_is_barred_after_a_minute(cache):
         assert await listener.event("lost") is Loss.STUCK
         engine = await listener.event("ready")
         assert engine.models["endless-path"].fast_paths == {"loop": "hung"}
+
+
+@asynchronous
+async def test_what_fails_after_its_trial_is_left_out_too_and_kept_once_an_engine_is_ready_without_it(cache):
+    async with supervised("late-path") as (_, listener):
+        assert await listener.event("lost") is Loss.EXIT
+        assert Quarantine().find("stub") == {}
+        engine = await listener.event("ready")
+        assert engine.models["late-path"].fast_paths == {"loop": "failed"}
+    assert Quarantine().find("stub") == {"loop": "failed"}
+
+
+@asynchronous
+async def test_a_model_that_fails_without_fast_paths_too_says_nothing_of_them(cache):
+    supervisor = Supervisor([load("hopeless-path")], Listener(), timeout=30.0, **STUB)
+
+    with pytest.raises(EngineStartError, match="too many resources") as raised:
+        await supervisor.run()
+
+    assert raised.value.is_first
+    assert Quarantine().find("stub") == {}
