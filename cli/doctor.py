@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from cli.errors import CommandError
@@ -37,8 +39,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report; 1 if something computes wrong."""
     if args.trial:
-        for line in _trial(args):
-            print(json.dumps(line, ensure_ascii=False), flush=True)
+        told = sys.stdout
+        with redirect_stdout(sys.stderr):  # there Triton prints what does not compile
+            for line in _trial(args):
+                print(json.dumps(line, ensure_ascii=False), file=told, flush=True)
         return 0
     report = {"machine": _machine(), "packages": {name: _version_of(name) for name in _PACKAGES}} | _tried(args)
     is_well = report["speech"]["same_words"] and set(report["fast_paths"].values()) <= {"used", "slower", "off"}
@@ -91,13 +95,13 @@ def _tried(args: argparse.Namespace) -> dict[str, Any]:
     while True:
         options = ["--model", args.model, "--device", args.device, "--fast-paths", _without(args.fast_paths, barred)]
         command = [sys.executable, "-P", "-m", "cli", "doctor", "--trial", *options]
-        with subprocess.Popen(  # noqa: S603  # ourselves
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as child:
+        with (
+            TemporaryFile("w+") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child,  # noqa: S603  # ourselves
+        ):
             assert child.stdout is not None
-            assert child.stderr is not None
             watch: threading.Timer | None = None
-            tried, error = None, ""
+            tried = None
             for line in child.stdout:
                 if watch:
                     watch.cancel()
@@ -108,7 +112,9 @@ def _tried(args: argparse.Namespace) -> dict[str, Any]:
                 if tried := said["trying"]:
                     watch = threading.Timer(_TRIAL_SECONDS, child.kill)
                     watch.start()
-            error = child.stderr.read()
+            child.wait()
+            errors.seek(0)
+            error = errors.read()
         if tried is None or tried in barred:
             last = (error.strip() or "the trial ended without a word").splitlines()[-1]
             raise CommandError(last.removeprefix("steno: "))
@@ -135,7 +141,7 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from service.engine.known_speech import clip, has_same_words
 
     FAST_PATHS.limit(args.fast_paths)
-    FAST_PATHS.on_trying = lambda path: print(json.dumps({"trying": path}), flush=True)
+    FAST_PATHS.on_trying = lambda path: print(json.dumps({"trying": path}), file=sys.__stdout__, flush=True)
     is_gpu = torch.cuda.is_available() and torch.version.hip is None
     try:
         device = torch.device(("cuda" if is_gpu else "cpu") if args.device == "auto" else args.device)
@@ -165,6 +171,7 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
     import torch
 
     from models.device.cpu import can_pack, has_products, multiplies_eight_bits_exactly
+    from service.engine.process import driver
 
     found: dict[str, Any] = {"name": str(device), "model": family, "dtype": dtype}
     if torch.version.hip is not None:
@@ -175,6 +182,11 @@ def _device(device: Any, family: str, dtype: str) -> dict[str, Any]:  # noqa: AN
         properties = torch.cuda.get_device_properties(device)
         found["gpu"] = properties.name
         found["capability"] = f"{properties.major}.{properties.minor}"
+        found["driver"] = driver()
+        with suppress(ImportError):
+            from triton.backends.nvidia.compiler import get_ptxas
+
+            found["ptxas"] = get_ptxas(10 * properties.major + properties.minor).version
         found["memory_gb"] = round(properties.total_memory / 1e9, 1)
         return found
     found["threads"] = torch.get_num_threads()

@@ -392,11 +392,11 @@ def _choose_fast_paths(load: Load, device: torch.device, send: Callable[[Trying 
 
 def _setup_of_fast_paths(device: torch.device) -> str:
     """Return what the fate of fast paths depends on."""
-    versions = f"driver {_driver()}, torch {torch.__version__}, triton {_version_of('triton')}"
+    versions = f"driver {driver()}, torch {torch.__version__}, triton {_version_of('triton')}"
     return f"{_device_name(device)}, {versions}"
 
 
-def _driver() -> str | None:
+def driver() -> str | None:
     """Return the version of NVIDIA's driver, as its kernel module says."""
     with suppress(OSError):
         found = re.search(r"Kernel Module\D*([\d.]+)", Path("/proc/driver/nvidia/version").read_text(encoding="utf-8"))

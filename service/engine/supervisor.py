@@ -370,7 +370,8 @@ class Supervisor:
             return False
         state = "hung" if loss is Loss.STUCK else "failed"
         reason = failure.message if failure else str(loss)
-        log.error("fast paths left out, for one of them failed after its trial", extra={"device": self._device, "reason": reason})
+        extra = {"device": self._device, "reason": reason}
+        log.error("fast paths left out, for one of them failed after its trial", extra=extra)
         self._suspects = [(engine.tried_paths[path], path, state) for path in sorted(suspects)]
         self._barred = self._barred | dict.fromkeys(suspects, state)
         return True

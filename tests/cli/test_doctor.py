@@ -3,10 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import cli
+from cli.doctor import _device
 
 
 @pytest.mark.slow
@@ -57,6 +60,35 @@ def test_a_child_that_ends_outside_of_a_trial_says_why(trial, capsys):
 
     assert cli.main(["doctor"]) == 2
     assert capsys.readouterr().err == "steno: no checkpoint there\n"
+
+
+def test_a_child_that_writes_much_to_standard_error_ends(trial, capsys):
+    trial("head -c 200000 /dev/zero >&2")  # as Triton does if a kernel does not compile
+
+    assert cli.main(["doctor"]) == 0
+    assert capsys.readouterr().out.endswith("well\n")
+
+
+def test_what_a_compiler_prints_is_no_part_of_what_the_child_says(monkeypatch, capfd):
+    def trial(_):
+        print("please share the reproducer")  # noqa: T201
+        yield {"speech": {}}
+
+    monkeypatch.setattr("cli.doctor._trial", trial)
+
+    assert cli.main(["doctor", "--trial"]) == 0
+    assert capfd.readouterr() == ('{"speech": {}}\n', "please share the reproducer\n")
+
+
+def test_of_a_gpu_the_driver_and_the_assembler_of_its_kernels_are_said(monkeypatch):
+    properties = SimpleNamespace(name="NVIDIA H100", major=9, minor=0, total_memory=80e9)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: properties)
+    monkeypatch.setattr("service.engine.process.driver", lambda: "570.1")
+    pytest.importorskip("triton")
+
+    found = _device(torch.device("cuda"), "fastconformer", "bfloat16")
+
+    assert (found["gpu"], found["driver"], found["ptxas"]) == ("NVIDIA H100", "570.1", "12.8")
 
 
 def test_a_gpu_that_is_not_there_is_named(capsys):
