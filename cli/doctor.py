@@ -137,15 +137,15 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
     from models import load_model
     from models.device.fast_paths import FAST_PATHS
+    from models.device.gpu import has_gpu
     from models.device.precision import default_dtype
     from service.engine.known_speech import clip, has_same_words
 
     FAST_PATHS.limit(args.fast_paths)
     FAST_PATHS.on_trying = lambda path: print(json.dumps({"trying": path}), file=sys.__stdout__, flush=True)
-    is_gpu = torch.cuda.is_available() and torch.version.hip is None
     try:
-        device = torch.device(("cuda" if is_gpu else "cpu") if args.device == "auto" else args.device)
-        if device.type == "cuda" and not is_gpu:
+        device = torch.device(("cuda" if has_gpu() else "cpu") if args.device == "auto" else args.device)
+        if device.type == "cuda" and not has_gpu():
             raise CommandError(f"device {args.device}: this machine, or this build of torch, has no CUDA")
         model = load_model(args.model, device, default_dtype(device))
         pcm = clip(model.sample_rate)

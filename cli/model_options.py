@@ -194,9 +194,11 @@ def torch_device(name: str) -> "torch.device":
     """Return the device of an option, auto, cpu or cuda; raise CommandError if there is no such device."""
     import torch
 
-    if name == "cuda" and not torch.cuda.is_available():
+    from models.device.gpu import has_gpu
+
+    if name == "cuda" and not has_gpu():
         raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if name != "cpu" and has_gpu() else "cpu")
 
 
 def _check_language(args: argparse.Namespace, model: "Transcriber") -> None:

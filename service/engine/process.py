@@ -32,6 +32,7 @@ from models import (
 from models.checkpoint.hub_name import hub_name
 from models.device.cpu import processor
 from models.device.fast_paths import FAST_PATHS, FastPath, PathState
+from models.device.gpu import has_gpu
 from models.device.memory import free_after, is_out_of_memory, leave_room
 from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
@@ -507,9 +508,9 @@ def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if has_gpu() else "cpu")
     device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cuda" and not has_gpu():
         raise ValueError(f"device {name!r}: this machine, or this build of torch, has no CUDA")
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"device {name!r}: the last of this machine is cuda:{count - 1}")
@@ -547,4 +548,4 @@ def _dtype(name: str, device: torch.device) -> torch.dtype | str:
 
 
 if __name__ == "__main__":
-    loop.main(recognizer, torch.cuda.is_available)
+    loop.main(recognizer, has_gpu)

@@ -91,6 +91,16 @@ def test_of_a_gpu_the_driver_and_the_assembler_of_its_kernels_are_said(monkeypat
     assert (found["gpu"], found["driver"], found["ptxas"]) == ("NVIDIA H100", "570.1", "12.8")
 
 
+@pytest.mark.parametrize(
+    ("what", "value", "named"),
+    [("torch.version.hip", "6.4", "ROCm"), ("torch.backends.mps.is_available", lambda: True, "Apple's GPU")],
+)
+def test_a_gpu_that_steno_does_not_use_is_named(monkeypatch, what, value, named):
+    monkeypatch.setattr(what, value)
+
+    assert named in _device(torch.device("cpu"), "fastconformer", "float32")["note"]
+
+
 def test_a_gpu_that_is_not_there_is_named(capsys):
     assert cli.main(["doctor", "--device", "cuda:99"]) == 2
     assert "this machine, or this build of torch, has no CUDA" in capsys.readouterr().err

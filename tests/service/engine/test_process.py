@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from cli.errors import CommandError
+from cli.model_options import torch_device
 from service.engine.process import _device, _prepared
 from service.engine.protocol import Load
 
@@ -28,6 +30,16 @@ def test_a_machine_without_cuda_gets_an_error_that_says_so(monkeypatch):
 
     with pytest.raises(ValueError, match="has no CUDA"):
         _device("cuda")
+
+
+def test_a_gpu_of_amds_is_none_although_its_torch_calls_it_cuda(two_gpus, monkeypatch):
+    monkeypatch.setattr("torch.version.hip", "6.4")
+
+    assert _device("auto") == torch_device("auto") == torch.device("cpu")
+    with pytest.raises(ValueError, match="has no CUDA"):
+        _device("cuda")
+    with pytest.raises(CommandError, match="no CUDA device"):
+        torch_device("cuda")
 
 
 def test_other_devices_are_refused():
