@@ -39,10 +39,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report; 1 if something computes wrong."""
     if args.trial:
-        told = sys.stdout
+        output = sys.stdout
         with redirect_stdout(sys.stderr):  # there Triton prints what does not compile
             for line in _trial(args):
-                print(json.dumps(line, ensure_ascii=False), file=told, flush=True)
+                print(json.dumps(line, ensure_ascii=False), file=output, flush=True)
         return 0
     report = {"machine": _machine(), "packages": {name: _version_of(name) for name in _PACKAGES}} | _tried(args)
     is_well = report["speech"]["same_words"] and set(report["fast_paths"].values()) <= {"used", "slower", "off"}
