@@ -136,7 +136,7 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
     fixed = _epoch((one.clips, one.fixed_rows, one.fixed) for one in found)
     given = _epoch((one.clips, one.given_rows, one.given) for one in found)
     assert own, "what was found fits"
-    for name, other in (("one fixed batch", fixed), ("the recipe's batches", given)):
+    for name, other in (("one batch size, that of the longest bucket", fixed), ("the recipe's batches", given)):
         faster = f"an epoch is {other / own:.2f} x as fast as with {name}" if other else f"{name}: does not fit"
         lines.append(faster)
     if given is not None and given <= own:

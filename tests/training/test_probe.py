@@ -54,7 +54,7 @@ def test_every_bucket_has_what_fits_and_the_table_says_what_it_is_worth():
     assert lines[-1] == f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}"
     own = sum(one.clips / one.rows * one.step.seconds for one in found)
     fixed = sum(clips / 30 * (1 + 30 * bucket.seconds / 100) for bucket, clips, _ in BUCKETS)
-    assert lines[-3] == f"an epoch is {fixed / own:.2f} x as fast as with one fixed batch"
+    assert lines[-3] == f"an epoch is {fixed / own:.2f} x as fast as with one batch size, that of the longest bucket"
 
 
 def test_rate_and_average_follow_the_batch():
