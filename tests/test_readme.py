@@ -101,6 +101,17 @@ def test_commands_do_what_they_say(script, environment):
     assert len(last.split()) > 3
 
 
+def test_names_come_right_as_it_says(environment):
+    (script,) = blocks("names")
+    said = (ROOT / "samples" / "letter.txt").read_text(encoding="utf-8")
+
+    transcripts = run(script, environment).splitlines()
+
+    stated = re.findall(r"# \.\.\. (.*) \.\.\.$", script, re.MULTILINE)
+    assert all(words in text for words, text in zip(stated, transcripts, strict=True))
+    assert transcripts[0] != transcripts[1] == re.sub(r"[^a-z ]", "", said.lower())
+
+
 def in_the_readme(field: str) -> object:
     """A field of the answer that the README shows."""
     (answer,) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
@@ -158,4 +169,5 @@ def test_make_serve_names_the_model_that_it_is_given(variables, flags, environme
 def test_there_are_blocks_to_run():
     assert len(blocks("request")) == 2
     assert len(blocks("command")) == 1
-    assert len(BLOCKS) == 3
+    assert len(blocks("names")) == 1
+    assert len(BLOCKS) == 4
