@@ -181,16 +181,6 @@ STEPS = (
     ),
     *(
         _benchmark(
-            "2f",
-            f"padding-{batch}",
-            0.5,
-            f"padding --shape 0.6b --dtypes bfloat16 --batch {batch} --seconds 8",
-            "--shape toy --seconds 2 --batch 3 --rounds 2",
-        )
-        for batch in (64, 8)
-    ),
-    *(
-        _benchmark(
             "2g",
             f"language-model-{name}",
             0.5,

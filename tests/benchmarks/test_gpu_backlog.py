@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -116,6 +117,14 @@ def test_the_files_that_steps_name_are_there():
 
     assert len(named) > 6
     assert [one for one in named if not (ROOT / one).exists()] == []
+
+
+def test_the_benchmarks_that_steps_and_the_rehearsal_name_are_there():
+    rehearsal = (ROOT / "tests/null_cuda/rehearse.sh").read_text(encoding="utf-8")
+    named = {step.command[1] for step in STEPS if step.command[0] == "benchmarks"}
+    named |= set(re.findall(r"^ *benchmark (\w+)", rehearsal, re.MULTILINE))
+
+    assert [one for one in named if find_spec(f"benchmarks.{one}") is None] == []
 
 
 @pytest.mark.slow

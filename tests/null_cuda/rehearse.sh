@@ -34,8 +34,6 @@ export OMP_NUM_THREADS=2 $environment
   benchmark search --shape toy --dtype bfloat16 --batch 1 16 --rounds 2
   benchmark attention --shape toy --dtype bfloat16 --seconds 3 8 --batch-seconds 30 --rounds 2 --launches
   benchmark kernels --shape 0.6b --dtype bfloat16 --rounds 2
-  benchmark padding --shape toy --dtypes bfloat16 --batch 8 --seconds 8 --rounds 2
-  benchmark padding --shape toy --dtypes bfloat16 --batch 64 --seconds 8 --rounds 2
   benchmark training --precision bfloat16 --repeats 2
   benchmark training --precision bfloat16 --repeats 2 --transducer tdt
   benchmark losses --dtype bfloat16 --seconds 40 --clips 64 --repeats 1
