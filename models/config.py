@@ -23,7 +23,8 @@ Pooling = Literal["statistics", "mean", "attention"]
 # ones (parakeet-tdt-0.6b-v3: 10 s). So families have lengths of their own, and longer clips of training count up to a
 # limit, because longer parts take memory.
 _LONGEST_PIECE = 40.0
-_PIECE_OF_CONVOLUTIONS, _PIECE_OF_FULL_CONTEXT, _PIECE_OF_ATTENTION_DECODER = 16.0, 20.0, 30.0
+_PIECE_OF_CONVOLUTIONS, _PIECE_OF_CONFORMER = 16.0, 16.0
+_PIECE_OF_FULL_CONTEXT, _PIECE_OF_ATTENTION_DECODER = 20.0, 30.0
 _LARGE_TRANSDUCER = 1024, 24  # width and layers of parakeet-tdt-0.6b, which its makers run on 24 minutes at once
 
 
@@ -360,6 +361,8 @@ class ModelConfig:
             length, reason = _PIECE_OF_ATTENTION_DECODER, "an attention decoder"
         elif self.decoders[0] == "tdt" and (encoder.width, encoder.layers) == _LARGE_TRANSDUCER:
             length, reason = _LONGEST_PIECE, "parakeet-tdt-0.6b, whose makers transcribe longer recordings at once"
+        elif encoder.family == "conformer":
+            length, reason = _PIECE_OF_CONFORMER, "a Conformer, whose recipes have clips of up to 16.7 s"
         else:
             length, reason = _PIECE_OF_FULL_CONTEXT, "an encoder of full context"
         if trained is not None and trained > length:

@@ -169,8 +169,9 @@ def test_both_tables_agree():
         assert set(cells) <= set(all_models[name]), name
 
 
-@pytest.mark.parametrize(("trained", "piece"), [(None, 20.0), (3.0, 20.0), (10.0, 20.0), (28.0, 28.0), (400.0, 40.0)])
-def test_short_clips_of_training_do_not_shorten_pieces(trained, piece):
-    config = parse_nemo_config(parse_document(released_like.members("parakeet_ctc_like")[CONFIG], "a model")).config
+@pytest.mark.parametrize(("like", "least"), [("parakeet_ctc_like", 20.0), ("conformer_ctc_characters", 16.0)])
+def test_short_clips_of_training_do_not_shorten_pieces(like, least):
+    config = parse_nemo_config(parse_document(released_like.members(like)[CONFIG], "a model")).config
 
-    assert replace(config, trained_seconds=trained).piece_seconds == piece
+    for trained, piece in ((None, least), (3.0, least), (10.0, least), (28.0, 28.0), (400.0, 40.0)):
+        assert replace(config, trained_seconds=trained).piece_seconds == piece
