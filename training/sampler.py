@@ -98,9 +98,9 @@ class BucketSampler:
     """Draws batches of clips of similar length, epoch after epoch.
 
     In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. All parts of a step are of one
-    bucket, so that processes take equally long, and are padded to its length (if all buckets have one length, to the
-    longest clip of the step). Parts are full, except in the last step of each bucket, whose parts
-    share the rest evenly. The order of steps is random.
+    bucket, so that processes take equally long, and are padded to its length (if all buckets have one length, each to
+    its own longest clip). Parts are full, except in the last step of each bucket, whose parts share the rest evenly.
+    The order of steps is random.
 
     With a window, an epoch goes through the shards one after the other, in random order, and shuffles only as many
     draws among each other as the window holds. Draws that do not fill a step wait for those of the next window.
@@ -124,7 +124,7 @@ class BucketSampler:
         self._weights = np.asarray(weights, dtype=np.float64)
         numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels
         self._bucket = buckets.of_all(seconds, numbers).astype(np.int16)  # there are at most 10,000
-        self._lengths = np.asarray(seconds, dtype=np.float64) if len(buckets.bounds) == 1 else None
+        self._seconds = np.asarray(seconds, dtype=np.float64) if len(buckets.bounds) == 1 else None
         self._parts = parts
         self._buckets = buckets
         self._seed = seed
@@ -153,12 +153,13 @@ class BucketSampler:
             starts += begin
             seconds += [shape.seconds] * len(begin)
         edges = np.array([*starts, len(takes)])
-        if self._lengths is not None and starts:
-            seconds = np.maximum.reduceat(self._lengths[takes[order]], edges[:-1]).tolist()
         steps = random.permutation(len(starts))
         # A step is taken in the window that has its last draw.
         steps = steps[np.argsort(windows[edges[1:] - 1][steps], kind="stable")]
-        return Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
+        epoch = Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
+        if self._seconds is not None and starts:
+            epoch.part_seconds = np.maximum.reduceat(self._seconds[epoch.takes], epoch.part_starts[:-1])
+        return epoch
 
     def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
         """Yield the parts ``own`` of each step, or all, without end, from the step at ``start``.
