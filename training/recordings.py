@@ -12,6 +12,7 @@ from training.clip import Clip
 from training.errors import RecipeError
 from training.librispeech import seconds_of
 from training.recipe_augmentation import Augmentation
+from training.survey import shown_length
 
 # Of a room's answer, no more is used.
 _ROOM_SECONDS = 10.0
@@ -44,9 +45,9 @@ class Recordings:
                 raise RecipeError(f"{key}: there is no recording in {folder}", key)
             self._clips += clips
             others += [path for path, seconds in found if not seconds]
-        hours = sum(clip.seconds for clip in self._clips) / 3600
-        left_out = f"; {len(others):,} files are none that can be read, such as {others[0]}" if others else ""
-        self.survey = f"{key}: {len(self._clips):,} recordings, {hours:.2f} h{left_out}"
+        length = shown_length(sum(clip.seconds for clip in self._clips))
+        left_out = f"; left out: {len(others):,} of other kinds, such as {others[0]}" if others else ""
+        self.survey = f"{key}: files of sound: {len(self._clips):,}, {length}{left_out}"
         named = "\n".join(f"{clip.name} {clip.seconds}" for clip in self._clips)
         self.digest = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
 

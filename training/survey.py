@@ -30,7 +30,7 @@ class _Group:
         self.seconds += one.seconds
 
     def __str__(self) -> str:
-        return f"{self.amount} ({_length(self.seconds)})"
+        return f"{self.amount} ({shown_length(self.seconds)})"
 
     @property
     def amount(self) -> str:
@@ -152,7 +152,7 @@ class Survey:
                 "write them with its letters, or raise data.unknown_share"
             )
         return [
-            f"{self._all}; trained on: {self._learned.amount}, {_length(self._learned.seconds)}",
+            f"{self._all}; trained on: {self._learned.amount}, {shown_length(self._learned.seconds)}",
             *_line(
                 "left out",
                 (f"under data.min_seconds, {self._data.min_seconds:g} s", self._short),
@@ -194,7 +194,8 @@ def _line(what: str, *groups: tuple[str, _Group]) -> Iterable[str]:
     return [f"{what}: " + ", ".join(amounts)] if amounts else []
 
 
-def _length(seconds: float) -> str:
+def shown_length(seconds: float) -> str:
+    """Return a number of seconds as people read it."""
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -180,7 +180,8 @@ def _export(training: "Run", folder: Path, export: Path) -> None:
         _report(f"{export}: the averaged weights of step {training.step}, the last")
         return
     shutil.copyfile(folder / BEST, export)
-    _report(f"{export}: the averaged weights of step {best.step}, with the lowest WER on dev, {100 * best.rate:.2f} %")
+    lowest = f"with the lowest WER on dev, {100 * best.rate:.2f} %" + ": training did not lower it" * (best.step == 0)
+    _report(f"{export}: the averaged weights of step {best.step}, {lowest}")
 
 
 def _of_seed(folder: Path, seed: int) -> Path:

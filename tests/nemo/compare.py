@@ -97,7 +97,7 @@ def recordings(manifest: Path, split: str) -> list[tuple[Path, str]]:
     return [
         (manifest.parent / row["audio"], row.get("source", manifest.stem))
         for row in rows
-        if split in (row.get("split"), "all")
+        if split == "all" or row.get("split", split) == split
     ]
 
 
@@ -119,7 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make nemo-check", description=__doc__)
     parser.add_argument("model", help="a checkpoint, or bundled")
     parser.add_argument("manifest", type=Path, help="JSON Lines with audio, source and split")
-    parser.add_argument("--split", default="dev", help="of the manifest, or all")
+    parser.add_argument("--split", default="dev", help="of the manifest, or all; lines without one belong to each")
     args = parser.parse_args()
     # NeMo's imports warn of much that does not concern us, and its transcribe() does so for every file.
     warnings.simplefilter("ignore")

@@ -76,8 +76,8 @@ def test_what_is_in_the_folders_is_reported(tmp_path):
     _, recordings = noise(tmp_path)
 
     assert recordings.noise.survey == (
-        "augmentation.recorded_noise.folders: 2 recordings, 0.00 h; "
-        f"1 files are none that can be read, such as {tmp_path / 'noise' / 'LICENSE'}"
+        "augmentation.recorded_noise.folders: files of sound: 2, 3.0 s; "
+        f"left out: 1 of other kinds, such as {tmp_path / 'noise' / 'LICENSE'}"
     )
 
 
@@ -114,7 +114,7 @@ def test_a_run_with_recordings_resumes_as_if_it_had_not_stopped_but_not_with_oth
     resumed = run_of(tmp_path)
     resumed.resume()
 
-    assert any(line.startswith("augmentation.recorded_noise.folders: 2 recordings") for line in resumed.survey)
+    assert any(line.startswith("augmentation.recorded_noise.folders: files of sound: 2, ") for line in resumed.survey)
     assert finished(resumed) == whole
     sound(tmp_path / "rooms" / "other.wav", np.ones(1000))
     with pytest.raises(ResumeError, match="other values of recordings"):
