@@ -87,9 +87,6 @@ class Examples:
             raise ManifestError(f"{take.clip} has no transcript")
         samples = self._decoded.samples(take)
         samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
-        if self._positions and (missing := FRONT_END.sample_rate - len(samples)) > 0:
-            # What a short utterance gets in the service too (models/writer.py).
-            samples = np.pad(samples, (missing // 2, missing - missing // 2))
         features = len(samples) // FRONT_END.hop
         masked_frames, masked_mels = self._masks(features, random)
         stretch = drawn_stretch(self._augmentation.vocal_tract, random)

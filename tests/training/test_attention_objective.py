@@ -11,7 +11,6 @@ from models import Prompt, load_model
 from models.checkpoint import read_checkpoint
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder
-from models.writer import with_silence_around
 from tests.conftest import GOLDEN
 from tests.training.small_run import TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError
@@ -21,7 +20,7 @@ from training.objective import attention_objective, label_counts
 from training.recipe import Objective
 from training.recipe_file import read_recipe
 from training.run import Run
-from training.sampler import Draw, Position
+from training.sampler import Position
 from training.step import batch_losses, take_step
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_vocabulary
@@ -70,23 +69,6 @@ def first_batch(run):
     batch = next(batches)
     batches.close()
     return batch
-
-
-def test_a_clip_under_a_second_gets_the_silence_that_it_gets_in_the_service(tmp_path):
-    recipe = new_run(tmp_path).recipe
-    rows = map(json.loads, (tmp_path / "manifest.jsonl").read_text().splitlines())
-    (tmp_path / "manifest.jsonl").write_text(
-        "".join(json.dumps(row | {"offset": 0.2, "duration": 0.6}) + "\n" for row in rows)
-    )
-    run = Run(recipe, tmp_path, CPU)
-    alone = torch.from_numpy(run.takes[0].samples(16_000))
-
-    made = torch.from_numpy(run.examples.make(0, Draw(0, 0)).samples)
-
-    assert len(alone) == 9_600
-    torch.testing.assert_close(
-        made, with_silence_around(alone[None], torch.tensor([9_600]), 16_000)[0][0], atol=0, rtol=0
-    )
 
 
 @pytest.mark.parametrize(("smoothing", "prompts"), [(0.0, True), (0.1, True), (0.1, False)])
