@@ -239,6 +239,7 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/roofline.svg docs/measured/roofline-0.6b-h200.json
 	$(BIN)/python -m benchmarks plots docs/img/losses-cpu.svg docs/measured/losses-cpu-*.json
+	$(BIN)/python -m benchmarks plots docs/img/training-curve.svg docs/measured/training-curve.json
 
 # The picture of the page in the README, with Chromium.
 picture: setup

@@ -30,6 +30,7 @@ def texts(picture):
         ("search-cpu", "search-cpu"),
         ("roofline", "roofline-0.6b-h200"),
         ("losses-cpu", "losses-cpu-*"),
+        ("training-curve", "training-curve"),
     ],
 )
 def test_the_documentations_pictures_are_of_their_measurements(tmp_path, picture, measured):
