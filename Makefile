@@ -16,27 +16,21 @@ VARIANT       ?= cpu
 ENGINE        ?= docker
 # Empty: the model that ships with Steno.
 MODEL         ?=
-RECIPE        ?= training/recipes/english.yaml
-# What the bundled model is made from: recordings with a manifest.jsonl, sentences, and a teacher's checkpoint.
+# Recordings with a manifest.jsonl.
 SPEECH        ?= ../shared/speech
-TEXT          ?= ../shared/text/sentences.txt.xz
-TEACHER       ?= ../shared/teacher/stt_en_conformer_ctc_small.nemo
-# Check-outs of the public repositories of docs/training.md, in one folder.
-CHECKOUTS     ?= runs/checkouts
 ARGS          ?=
 
 BIN   := $(VENV)/bin
 # An environment that can serve, and one with what tests, linters, benchmarks and every command need beside that.
 SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.ready
-DATA  := runs/data
 NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 SHIPPED_TRITON := runs/triton-3.7.1
 OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
-.PHONY: setup clients serve train train-bundled nemo-check peers image image-test hashes digests manifests audit test
+.PHONY: setup clients serve nemo-check peers image image-test hashes digests manifests audit test
 .PHONY: reference count test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
@@ -85,25 +79,6 @@ $(FRAMEWORKS)/.ready: $(STAMP) tests/clients/python.txt
 
 serve: $(SERVING)
 	$(BIN)/steno serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
-
-# To resume a run that was stopped or killed, run this again. ARGS='--minutes 60 --export model.nemo' and the like.
-train: setup
-	$(BIN)/steno train run $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
-
-# The bundled model, from its data. To resume after a stop or a kill, run this again.
-train-bundled: setup $(DATA)/flite/manifest.jsonl $(DATA)/more/manifest.jsonl
-	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
-	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
-	$(BIN)/steno train run training/recipes/english.yaml --out runs/english --resume \
-	  --export models/bundled/steno-bundled.nemo $(ARGS)
-	$(BIN)/steno train language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
-	  --out models/bundled/steno-bundled.ngrams --bonus 0.5
-
-$(DATA)/flite/manifest.jsonl: | $(STAMP)
-	$(BIN)/steno train synthesize $(TEXT) --out $(@D) --hours 5 --seed 101 --without rms
-
-$(DATA)/more/manifest.jsonl: | $(STAMP)
-	$(BIN)/steno train collect $(CHECKOUTS) --beside $(SPEECH) --out $(@D)
 
 # The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).
 nemo-check: $(NEMO)/.ready

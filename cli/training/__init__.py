@@ -1,7 +1,7 @@
-"""`steno train`: the commands with which models are trained, and what they are trained on is made."""
+"""`steno train`: the commands with which models are trained, and what that needs is made."""
 
 from cli.model_options import Subparsers
-from cli.training import collect, language_model, run, synthesize, vocabulary
+from cli.training import language_model, run, vocabulary
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -10,5 +10,5 @@ def add_parser(subparsers: Subparsers) -> None:
         "train", help="train a model", description="Train a model, and make what that needs (docs/training.md)."
     )
     group = parser.add_subparsers(title="commands", dest="step", required=True, metavar="COMMAND")
-    for command in (run, vocabulary, language_model, synthesize, collect):
+    for command in (run, vocabulary, language_model):
         command.add_parser(group)

@@ -1,1 +1,0 @@
-"""What only the bundled model's recipe needs: speech of Flite, clips of public repositories."""
