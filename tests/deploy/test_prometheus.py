@@ -36,7 +36,7 @@ def test_each_fires_where_it_should_and_nowhere_else():
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_each_is_tested_both_ways_and_explained(alert):
     tested = [test for each in TESTS for test in each["alert_rule_test"] if test["alertname"] == alert["alert"]]
-    section = re.search(rf"^#### {alert['alert']}$\n\n(.+)", OPERATIONS, re.MULTILINE)
+    section = re.search(rf"^- \*\*{alert['alert']}\*\*: (.+)", OPERATIONS, re.MULTILINE)
 
     assert any("exp_alerts" in test for test in tested)
     assert any("exp_alerts" not in test for test in tested)
@@ -45,7 +45,7 @@ def test_each_is_tested_both_ways_and_explained(alert):
 
 
 def test_no_alert_is_explained_that_is_gone():
-    explained = re.findall(r"^#### (Steno\w+)$", OPERATIONS, re.MULTILINE)
+    explained = re.findall(r"^- \*\*(Steno\w+)\*\*: ", OPERATIONS, re.MULTILINE)
 
     assert explained == [alert["alert"] for alert in ALERTS]
 
