@@ -111,7 +111,7 @@ class Demand:
     async def get_or_load(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
         """Return the model of this name, after loading it if needed; None if there is no such model.
 
-        A model that an operator is loading is returned at once, ready or not. If the call is cancelled, the load goes
+        One of the settings is returned at once, ready or not. If the call is cancelled, the load goes
         on, for other requests.
 
         Args:
@@ -194,10 +194,7 @@ class Demand:
     async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
         await self._residency.until_gone(model)
         log.info("loading model on demand", extra={"model": model})
-        try:
-            served = await self._residency.load(model, checkpoint, is_on_demand=True, keeps=self._loadable.keeps(model))
-        except KeyError:  # an operator was faster
-            raise EngineGoneError("it is being loaded") from None
+        served = await self._residency.load(model, checkpoint, keeps=self._loadable.keeps(model))
         load.hold(served)
         return served
 

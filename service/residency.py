@@ -35,21 +35,17 @@ class Residency:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         # Of models that were loaded before, by checkpoint and size of its file: another file may have taken its place.
         self._weight_bytes: dict[tuple[str, int], int] = {}
-        self._loads: set[asyncio.Task[ServedModel]] = set()
 
-    async def load(
-        self, model: str, checkpoint: str, *, is_on_demand: bool = False, keeps: list[str] | None = None
-    ) -> ServedModel:
-        """Load a model; it is in the catalog at once, and ready when this returns.
+    async def load(self, model: str, checkpoint: str, *, keeps: list[str] | None = None) -> ServedModel:
+        """Load a model on demand; it is in the catalog at once, and ready when this returns.
 
-        If its weights need room, models on demand are unloaded, the longest idle first; but none for a model that is
-        known to have no room even then. The call must not be cancelled: engines would go on, and have a model that is
-        not in the catalog.
+        If its weights need room, others are unloaded, the longest idle first; but none for a model that is known
+        to have no room even then. The call must not be cancelled: engines would go on, and have a model that is not in
+        the catalog.
 
         Args:
             model: its id.
             checkpoint: where its weights come from.
-            is_on_demand: whether a request asked for it.
             keeps: if a pattern allowed it, checkpoints that stay in the hub's cache if it needs room there, beside
                 those of the models in the catalog.
 
@@ -58,7 +54,7 @@ class Residency:
             ModelLoadError: if it cannot be loaded, or needs more memory than can be freed.
         """
         catalog, metrics = self._dispatcher.catalog, self._dispatcher.metrics
-        served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
+        served = catalog.add(model, checkpoint, is_on_demand=True)
         try:
             async with self._loading:
                 size = await _size(checkpoint)
@@ -87,26 +83,6 @@ class Residency:
         metrics.model_loads.labels("ok").inc()
         log.info("model loaded", extra={"model": model, "checkpoint": checkpoint})
         return served
-
-    async def load_for_operator(self, model: str, checkpoint: str) -> ServedModel:
-        """Load a model as ``load`` does; if the call is cancelled, the load goes on."""
-        loading = asyncio.create_task(self.load(model, checkpoint))
-        self._loads.add(loading)
-        loading.add_done_callback(self._loads.discard)
-        return await asyncio.shield(loading)
-
-    async def unload(self, model: str) -> None:
-        """Take no more requests for a model, wait for those under way, and unload it.
-
-        If the call is cancelled, the model is unloaded all the same.
-
-        Raises:
-            KeyError: if there is no model of this id, or it is being loaded or unloaded.
-        """
-        served = self._dispatcher.catalog[model]
-        if served.ready is None or served.is_leaving:
-            raise KeyError(model)
-        await asyncio.shield(self._begin_leaving(served))
 
     async def until_gone(self, model: str) -> None:
         """Wait until a model that is being unloaded is gone."""

@@ -101,7 +101,6 @@ class Server:
             policy=BatchPolicy(),
             limits=settings.admission_limits,
             metrics=self.metrics,
-            tracer=self._tracer,
             counts=self.workers.shared.request_counts if self.workers else None,
         )
         template = Load(
@@ -195,9 +194,8 @@ class Server:
                 lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
             )
             core = LocalCore(
-                *(self.dispatcher, recordings, self._demand, self.residency, self._readiness),
+                *(self.dispatcher, recordings, self._demand, self._readiness),
                 access=self._access,
-                admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
                 jobs=jobs,
                 exposition=self.workers.exposition if self.workers else self.metrics.exposition,
             )

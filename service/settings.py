@@ -204,10 +204,6 @@ class Settings(BaseSettings):
     audio_seconds_per_minute_per_key: Seconds | None = Field(
         default=None, description="Audio transcribed in a minute for each key; unset: any length."
     )
-    admin_keys: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="Keys that load and unload models, name:sha256, comma-separated; unset: these routes are closed.",
-    )
     cors_origins: Annotated[tuple[_Origin, ...], NoDecode] = Field(
         default=(),
         description="Origins whose web pages may call the API, comma-separated, or *; unset: none but its own.",
@@ -338,7 +334,7 @@ class Settings(BaseSettings):
             return value
         return [part.strip() for part in value.split(",") if part.strip()]
 
-    @field_validator("api_keys", "admin_keys")
+    @field_validator("api_keys")
     @classmethod
     def _digests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for number, entry in enumerate(value, 1):

@@ -1,6 +1,6 @@
 """Traces: reading and passing on `traceparent` and, with a collector, writing spans.
 
-The current trace is in a context variable, so that log lines, batches and outgoing requests know their trace. Without a
+The current trace is in a context variable, so that log lines and outgoing requests know their trace. Without a
 collector and without a `traceparent` from the caller there is none. Spans are written when a request is over, from the
 stages that are measured anyway.
 
@@ -9,7 +9,7 @@ https://www.w3.org/TR/trace-context/
 
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -112,11 +112,6 @@ class Tracer:
     ) -> None:
         """End a request or job, with a span for each stage; stages are in seconds, one after the other."""
 
-    def batch(
-        self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
-    ) -> None:
-        """Write the span of a batch for several of them; `seconds` are how long ago it began and ended."""
-
     def close(self) -> None:
         """Send the remaining spans, which may take some seconds."""
 
@@ -147,15 +142,10 @@ class Exporting(Tracer):
         self._api: Any = trace
         resource = Resource.create({"service.name": "steno", "service.version": version})
         self._spans: Any = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
-
-        def tracer_with(sampler: Any) -> Any:  # noqa: ANN401  # types of a package that may not be there
-            # Not the process's global provider, so that spans of other libraries do not end up here.
-            provider = TracerProvider(resource=resource, sampler=sampler, shutdown_on_exit=False)
-            provider.add_span_processor(self._spans)
-            return provider.get_tracer("steno", version)
-
-        self._tracer = tracer_with(ParentBased(ALWAYS_ON))
-        self._batch_tracer = tracer_with(ALWAYS_ON)  # a batch is traced if one of its requests is
+        # Not the process's global provider, so that spans of other libraries do not end up here.
+        provider = TracerProvider(resource=resource, sampler=ParentBased(ALWAYS_ON), shutdown_on_exit=False)
+        provider.add_span_processor(self._spans)
+        self._tracer = provider.get_tracer("steno", version)
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace:
         """Begin a span."""
@@ -185,22 +175,6 @@ class Exporting(Tracer):
         if error is not None:
             span.set_status(self._api.StatusCode.ERROR, error)
         span.end(max(at, time.time_ns()))
-
-    def batch(
-        self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
-    ) -> None:
-        """Write a span in a trace of its own, with links to the requests in the batch."""
-        parents = {trace.traceparent for trace in traces if trace.traceparent.is_sampled}
-        if not parents:
-            return
-        links = [self._api.Link(self._remote(parent).get_span_context()) for parent in parents]
-        now = time.time_ns()
-        began, ended = (now - round(ago * 1e9) for ago in seconds)
-        span = self._batch_tracer.start_span(
-            "batch", self._api.set_span_in_context(self._api.INVALID_SPAN), links=links, start_time=began
-        )
-        span.set_attributes(dict(attributes))
-        span.end(ended)
 
     def close(self) -> None:
         """Send the remaining spans."""

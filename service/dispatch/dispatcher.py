@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
 from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
-from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy, Budget
 from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
@@ -28,7 +27,6 @@ from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.engine.supervisor import Engine
 from service.metrics import Metrics, length_class
-from service.tracing import Tracer
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript
 
@@ -107,7 +105,6 @@ class Dispatcher:
         policy: the bounds of a batch; engines replace its budget, lengths and RTFx.
         limits: limits of the two gates.
         clock: monotonic seconds.
-        tracer: gets spans of batches.
         counts: of what passed gate 1.
 
     Attributes:
@@ -116,7 +113,6 @@ class Dispatcher:
         background_window: the same for jobs, so that they do not wait in front of other recordings.
         catalog: the models.
         metrics: the metrics.
-        recent: the last batches.
     """
 
     def __init__(
@@ -128,7 +124,6 @@ class Dispatcher:
         limits: AdmissionLimits,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
-        tracer: Tracer = Tracer(),  # noqa: B008  # it has no state
         counts: RequestCounts | None = None,
     ) -> None:
         self.catalog = catalog
@@ -138,7 +133,6 @@ class Dispatcher:
         self.metrics = metrics
         self._clock = clock
         self._batcher = Batcher(edges)
-        self.recent = BatchLog(tracer)
         self._ledger = Ledger()
         self._engines: dict[Engine, dict[str, float]] = {}  # with each ready model's average RTFx
         self._budgets: dict[tuple[Engine, str], Budget] = {}
@@ -315,7 +309,6 @@ class Dispatcher:
             self.metrics.engine_restarts.labels(loss).inc()
         for batch in self._ledger.lose(engine):
             self.metrics.batches.labels("lost", batch[0].lane.model).inc()
-            self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
                 if utterance.engines_lost > 1 and not self._abandoned:
@@ -385,11 +378,6 @@ class Dispatcher:
             self._update_rtfx()
         if budget := self._budgets.get((engine, model)):
             budget.fit(result.padded_seconds)
-        self.recent.note(
-            *("ok", engine.name, utterances, self._clock()),
-            padded_seconds=result.padded_seconds,
-            infer_seconds=result.infer_seconds,
-        )
         metrics = self.metrics
         metrics.batches.labels("ok", model).inc()
         metrics.batch_items.labels(model).observe(len(utterances))
@@ -404,7 +392,6 @@ class Dispatcher:
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
         self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()
-        self.recent.note(outcome, engine.name, utterances, self._clock())
         if out_of_memory:
             self.metrics.out_of_memory.inc()
         if len(utterances) > 1 and out_of_memory:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from audio.samples import Samples
-from service.tracing import Trace, current
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript
@@ -64,7 +63,6 @@ class Utterance:
         misfits: number of batches with it that did not fit the device.
         alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
         sent: monotonic time when its last batch was sent to an engine.
-        trace: trace of its request, if it is traced.
     """
 
     number: int
@@ -83,7 +81,6 @@ class Utterance:
     prompt: Prompt = DEFAULT_PROMPT
     is_background: bool = False
     recording_seconds: float = 0.0
-    trace: Trace | None = field(default_factory=current, repr=False)
 
     @property
     def writes_times(self) -> bool:

@@ -14,7 +14,7 @@ from service.dispatch.errors import DispatchError
 from service.http.core import LocalCore
 from service.http.errors import ErrorResponse, RequestError, error_response, invalid
 from service.http.front import Front
-from service.http.routes import admin, debug, jobs, models, probes, transcriptions
+from service.http.routes import jobs, models, probes, transcriptions
 from service.http.routes.pages import page_router
 from service.http.telemetry import Telemetry
 from service.http.wire.gate import FirstGate, HeadAsGet
@@ -43,7 +43,7 @@ def create_app(front: Front) -> FastAPI:
     app.include_router(transcriptions.router)
     if isinstance(front.core, LocalCore):
         app.state.core = front.core
-        for router in (probes.router, jobs.router, models.router, admin.router, debug.router, page_router()):
+        for router in (probes.router, jobs.router, models.router, page_router()):
             app.include_router(router)
     app.add_middleware(HeadAsGet)
     most = front.settings.max_upload_bytes

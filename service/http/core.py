@@ -18,7 +18,6 @@ from service.http.keys.access import Access
 from service.http.keys.allowance import Allowance
 from service.jobs.jobs import Jobs
 from service.readiness import Readiness
-from service.residency import Residency
 
 
 class Core(Protocol):
@@ -57,10 +56,8 @@ class LocalCore:
     dispatcher: Dispatcher
     recordings: Recordings
     demand: Demand
-    residency: Residency
     readiness: Readiness
     access: Access
-    admin_access: Access
     jobs: Jobs | None
     exposition: Callable[[], Awaitable[bytes]]
 

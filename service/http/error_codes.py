@@ -25,9 +25,7 @@ class ErrorCode(Enum):
         (400,), "the URL, or one that it redirects to, is not on an allowed host, not https, or not at a public address"
     )
     URL_UNREACHABLE = Meaning((400,), "the URL does not answer in time, or answers with another status than 200")
-    MISSING_REQUIRED_PARAMETER = Meaning(
-        (400,), "`file` or `url` is missing, `language` for a translation, or `model` if no model is the default"
-    )
+    MISSING_REQUIRED_PARAMETER = Meaning((400,), "`file` or `url` is missing, or `language` for a translation")
     INVALID_VALUE = Meaning((400,), "the value of the field in `param` is wrong")
     UNSUPPORTED_VALUE = Meaning((400,), "the value of the field in `param` is right, but not for this model or service")
     UNSUPPORTED_FORMAT = Meaning((400,), "not audio, or not a supported kind; channels or rate out of range")
@@ -38,14 +36,11 @@ class ErrorCode(Enum):
     INVALID_REQUEST = Meaning((400,), "any other error of HTTP, with its status")
     INVALID_API_KEY = Meaning((401,), "the service has keys, and the request has none or a wrong one")
     JOBS_DISABLED = Meaning((403,), "the service has no folder for jobs")
-    ADMIN_DISABLED = Meaning((403,), "the service has no admin key")
     MODEL_NOT_FOUND = Meaning((404,), "no such model, or one that does not translate")
     NOT_FOUND = Meaning((404,), "no such path")
     JOB_NOT_FOUND = Meaning((404,), "no such job of this key")
     METHOD_NOT_ALLOWED = Meaning((405,), "the path has no such method")
     REQUEST_TIMEOUT = Meaning((408,), "the headers took too long, or the body stopped arriving")
-    MODEL_EXISTS = Meaning((409,), "a model of this id is loaded already")
-    MODEL_BUSY = Meaning((409,), "the model is being loaded or unloaded")
     JOB_NOT_FINISHED = Meaning((409,), "there is no result yet", is_temporary=True)
     JOB_CANCELLED = Meaning((409,), "there will be no result")
     FILE_TOO_LARGE = Meaning((413,), "the body is over the limit")
@@ -61,10 +56,7 @@ class ErrorCode(Enum):
     INTERNAL_ERROR = Meaning((500,), "the server failed on this request")
     AUDIO_TOO_LONG_FOR_DEVICE = Meaning((500,), "the utterance does not fit the device's memory, even alone")
     MODEL_LOAD_FAILED = Meaning(
-        (503, 400),
-        "a model cannot be loaded, on demand or while no engine is running (503), or by an admin (400, not temporary); "
-        "the message says why",
-        is_temporary=True,
+        (503,), "a model on demand cannot be loaded now; the message says why", is_temporary=True
     )
     OVERLOADED = Meaning(
         (503,),

@@ -112,22 +112,17 @@ class Front:
         return Identification(Lane(identifier.id), identifier.ready.sample_rate, languages, is_exhaustive)
 
     def find_model(self, name: str | None) -> ServedModel:
-        """Return the model of this id or alias, loaded or not; without a name the default, or the only one.
+        """Return the model of this id or alias, loaded or not; without a name the default.
 
         Raises:
             RequestError: if there is no such model.
         """
         catalog = self.core.catalog
         if name is None:
-            staying = [model for model in catalog.served if not model.is_leaving]
-            model = catalog.find(catalog.default) or (staying[0] if len(staying) == 1 else None)
-            if model is None:
-                message = "The field 'model' is missing, and this service has no default."
-                raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="model")
-            return model
+            return catalog[catalog.default]
         model = catalog.find(name)
         if model is None:
-            known = ", ".join(repr(one.id) for one in catalog.served if not one.is_leaving) or "none"
+            known = ", ".join(repr(one.id) for one in catalog.served if not one.is_leaving)
             more = "; GET /v1/models lists those that it loads on demand" if self.core.loads_on_demand else ""
             raise RequestError(
                 f"The model {name!r} does not exist; this service has {known}{more}.",

@@ -34,10 +34,10 @@ class FakeResidency:
     async def until_gone(self, model: str) -> None:
         pass
 
-    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool, keeps: list[str] | None) -> ServedModel:
+    async def load(self, model: str, checkpoint: str, *, keeps: list[str] | None) -> ServedModel:
         self.loads.append(checkpoint)
         self.keeps.append(keeps)
-        served = self.catalog.add(model, checkpoint, is_on_demand=is_on_demand)
+        served = self.catalog.add(model, checkpoint, is_on_demand=True)
         await self.may_load.wait()
         if self.failure:
             self.catalog.remove(model)

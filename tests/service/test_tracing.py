@@ -1,4 +1,4 @@
-"""Traces go to a real collector over OTLP, link batches to requests, and reach logs and webhooks."""
+"""Traces go to a real collector over OTLP, and reach logs and webhooks."""
 
 import contextlib
 import http.server
@@ -88,43 +88,13 @@ def test_a_request_has_a_span_and_one_for_each_stage_within_it(collector):
     assert times[0] == request.start_time_unix_nano
 
 
-def test_a_batch_links_to_the_requests_in_it(collector):
-    with traced(collector) as service:
-        service.post(**form(wav(SECOND)))
-        service.hold_engine()
-        try:
-            (engine,) = service.server.fleet.engines
-            clients = [threading.Thread(target=service.post, kwargs=form(wav(SECOND))) for _ in range(4)]
-            clients[0].start()
-            wait_for(lambda: engine.free_slots == 0)
-            for client in clients[1:]:
-                client.start()
-            wait_for(lambda: service.metric("steno_queue_depth") == 3)
-        finally:
-            service.release_engine()
-        for client in clients:
-            client.join()
-
-    requests = {span.span_id: span for span in named(collector, "POST transcriptions")}
-    batches = named(collector, "batch")
-    assert sorted(len(batch.links) for batch in batches) == [1, 1, 3]
-    linked = [link for batch in batches for link in batch.links]
-    assert {link.span_id for link in linked} == set(requests)
-    assert all(link.trace_id == requests[link.span_id].trace_id for link in linked)
-    assert {batch.trace_id for batch in batches}.isdisjoint(span.trace_id for span in requests.values())
-    largest = max(batches, key=lambda batch: len(batch.links))
-    attributes = {one.key.removeprefix("steno.batch."): one.value for one in largest.attributes}
-    assert attributes["utterances"].int_value == 3
-    assert attributes["audio_seconds"].double_value == 3.0
-
-
 def test_server_errors_are_marked_and_unsampled_traces_have_no_spans(collector):
     with traced(collector) as service:
         service.post(**form(wav(tone(FAIL_SAMPLES))))
         service.post(**form(wav(SECOND)), headers={"traceparent": PARENT.removesuffix("1") + "0"})
         service.client.get("/healthz")
 
-    (request,) = [span for span in collector.spans if not span.parent_span_id and span.name != "batch"]
+    (request,) = [span for span in collector.spans if not span.parent_span_id]
     assert (request.status.code, request.status.message) == (2, "internal_error")
     assert TRACE_ID not in {span.trace_id.hex() for span in collector.spans}
 
@@ -137,7 +107,6 @@ def test_a_job_goes_on_with_the_trace_that_it_was_made_with(collector, tmp_path)
     (job,) = named(collector, "job")
     (request,) = named(collector, "POST jobs")
     assert (job.trace_id.hex(), job.parent_span_id) == (TRACE_ID, request.span_id)
-    assert job.span_id in {link.span_id for batch in named(collector, "batch") for link in batch.links}
 
 
 @pytest.mark.slow
@@ -191,25 +160,6 @@ def test_log_lines_carry_the_trace(capsys):
     within, without = map(json.loads, capsys.readouterr().err.splitlines())
     assert (within["trace_id"], within["span_id"]) == (TRACE_ID, "00f067aa0ba902b7")
     assert "trace_id" not in without
-
-
-def test_the_last_batches_are_shown_to_admins(tmp_path):
-    from service.keys import digest
-
-    with serving(admin_keys=f"ops:{digest('key')}") as service:
-        for samples in (SECOND, tone(2 * SAMPLE_RATE), tone(FAIL_SAMPLES)):
-            service.post(**form(wav(samples)))
-        answer = service.client.get("/debug/batches", headers={"authorization": "Bearer key"})
-        limited = service.client.get("/debug/batches?limit=1", headers={"authorization": "Bearer key"})
-
-        assert service.client.get("/debug/batches").status_code == 401
-    batches = answer.json()["data"]
-    assert [batch["outcome"] for batch in batches] == ["error", "ok", "ok"]
-    assert [batch["audio_seconds"] for batch in batches[1:]] == [2.0, 1.0]
-    assert batches[0]["infer_seconds"] is None
-    assert batches[1]["padding_share"] == 0.0
-    assert all(batch["engine_seconds"] >= (batch["infer_seconds"] or 0) for batch in batches)
-    assert limited.json()["data"] == batches[:1]
 
 
 def test_traces_without_opentelemetry_are_refused_in_one_line(monkeypatch):

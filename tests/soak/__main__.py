@@ -118,7 +118,7 @@ def at_rest(url: str, process: "subprocess.Popen[bytes]", folder: Path) -> Level
 
 def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
     """Run traffic of all kinds with faults."""
-    keys, admin = [secrets.token_hex(16) for _ in range(2)], secrets.token_hex(16)
+    keys = [secrets.token_hex(16) for _ in range(2)]
     entries = ",".join(f"user{index}:{_digest(key)}" for index, key in enumerate(keys))
     flags = ("--port", "{port}", "--log-format", "json", "--log-level", "info")
     # In bfloat16, the shape of a batch decides how sums are rounded, and now and then a token that was won by a hair.
@@ -128,7 +128,8 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
         "STENO_REQUEST_TIMEOUT_SECONDS": str(_REQUEST_SECONDS),
         "STENO_MAX_WAIT_SECONDS": str(_REQUEST_SECONDS),  # a slow machine must not refuse what it can answer
         "STENO_API_KEYS": entries,
-        "STENO_ADMIN_KEYS": f"admin:{_digest(admin)}",
+        "STENO_MODELS_ON_DEMAND": f"second={_SECOND}",
+        "STENO_MODEL_TTL": "1",
     }
     account, files = Account(), recordings(folder)
     with service(folder, "cli", "serve", *flags, **environment) as (url, process):
@@ -139,7 +140,7 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
                 for one in files
             }
         say(f"{len(files)} recordings have transcripts")
-        clients = Clients(url, keys, admin, f"second={_SECOND}", files, expected, account)
+        clients = Clients(url, keys, files, expected, account)
         faults = Faults(process.pid, url, account, args.every)
 
         async def load(minutes: float, *, with_faults: bool) -> None:

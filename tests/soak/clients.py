@@ -13,7 +13,6 @@ from tests.soak.account import BROKEN, Account
 from tests.soak.recordings import Recorded
 
 _PATH = "/v1/audio/transcriptions"
-_ADMIN = "/v1/admin/models"
 _PATIENCE_SECONDS = 400.0
 _SECOND = "second"
 _SLOW_PIECES = 20
@@ -27,8 +26,6 @@ class Clients:
     Attributes:
         url: of the service.
         keys: that open it.
-        admin_key: that loads models.
-        second: a checkpoint that comes and goes.
         recordings: what they upload.
         expected: the transcript of each alone, by name.
         account: gets their answers.
@@ -36,8 +33,6 @@ class Clients:
 
     url: str
     keys: Sequence[str]
-    admin_key: str
-    second: str
     recordings: Sequence[Recorded]
     expected: Mapping[str, str]
     account: Account
@@ -133,29 +128,21 @@ class Clients:
         self.account.note("bad key", what, began, is_right=answer is not None and answer.status_code == 401)
 
     async def second_model(self, until: float) -> None:
-        """Have a model loaded, ask it, and have it unloaded, over and over."""
+        """Ask a model that is loaded on demand, and leave it alone until it is unloaded, over and over."""
         recording = next(one for one in self.recordings if one.seconds == 3.5)
         expected: str | None = None
-        admin = {"authorization": f"Bearer {self.admin_key}"}
         async with httpx.AsyncClient(base_url=self.url, timeout=_PATIENCE_SECONDS, trust_env=False) as client:
             while time.monotonic() < until:
-                for request, right in (
-                    (client.build_request("POST", _ADMIN, json={"checkpoint": self.second}, headers=admin), (201, 409)),
-                    (self._second(client, recording), (200,)),
-                    (client.build_request("DELETE", f"{_ADMIN}/{_SECOND}", headers=admin), (200,)),
-                ):
-                    began = time.monotonic()
-                    answer, what = await self._answer(client, request)
-                    is_right = answer is not None and answer.status_code in right
-                    if is_right and request.url.path == _PATH and answer is not None:
-                        expected = expected or answer.json()["text"]
-                        is_right = answer.json()["text"] == expected
-                        what = what if is_right else f"{what}, another text"
-                    detail = "" if answer is None else answer.text
-                    self.account.note("second model", what, began, is_right=is_right, detail=detail)
-                    if not is_right and request.url.path == _ADMIN:
-                        break  # there is nothing to ask
-                await asyncio.sleep(1.0)
+                began = time.monotonic()
+                answer, what = await self._answer(client, self._second(client, recording))
+                is_right = answer is not None and answer.status_code == 200
+                if is_right and answer is not None:
+                    expected = expected or answer.json()["text"]
+                    is_right = answer.json()["text"] == expected
+                    what = what if is_right else f"{what}, another text"
+                detail = "" if answer is None else answer.text
+                self.account.note("second model", what, began, is_right=is_right, detail=detail)
+                await asyncio.sleep(3.0)  # longer than it stays without a request
 
     def _second(self, client: httpx.AsyncClient, recording: Recorded) -> httpx.Request:
         headers = {"authorization": f"Bearer {self.keys[0]}"}

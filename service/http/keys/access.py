@@ -18,7 +18,6 @@ from service.http.transcription import schemas
 from service.keys import Key, KeyLimits, digest
 
 if TYPE_CHECKING:
-    from service.http.core import LocalCore
     from service.http.front import Front
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
@@ -117,24 +116,7 @@ class _Key(HTTPBearer):
         request.state.record.caller = front.access.authorize(request.headers)
 
 
-class _AdminKey(HTTPBearer):
-    """The check of an admin key."""
-
-    async def __call__(self, request: Request) -> None:  # type: ignore[override]
-        """Check the admin key.
-
-        Raises:
-            RequestError: if it is missing or wrong, or the operator has set none.
-        """
-        front: Front = request.app.state.front
-        core: LocalCore = request.app.state.core
-        if not front.settings.admin_keys:
-            raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
-        request.state.record.caller = core.admin_access.authorize(request.headers)
-
-
 KEY = Depends(_Key(scheme_name="Key", description="A key, if the operator has set any."))
-ADMIN_KEY = Depends(_AdminKey(scheme_name="AdminKey", description="An admin key."))
 NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
     401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
 }

@@ -46,7 +46,7 @@ class TranscriptionForm(BaseModel):
     ]
     model: Annotated[
         str | None,
-        Field(description="Id or alias of the model, as GET /v1/models lists it; unset: the default, or the only one."),
+        Field(description="Id or alias of the model, as GET /v1/models lists it; unset: the default."),
     ] = None
     response_format: Annotated[ResponseFormat, Field(description="Shape of the answer.")] = "json"
     timestamp_granularities: Annotated[

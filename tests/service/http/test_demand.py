@@ -1,18 +1,17 @@
 """Requests load the models that they name, if the operator allows them."""
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from service.dispatch.recordings import Recordings
-from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES, transcript
-from service.keys import digest
-from tests.service.serving import form, serving, tone, wait_for, wav
+from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, WEIGHT_BYTES, transcript
+from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
 ON_DEMAND = "one=hub/one,two=hub/two,three=hub/three,hub/*"
-KEY = "sk-steno-admin"
-ADMIN = {"authorization": f"Bearer {KEY}"}
 
 
 def ask(service, model: str, **fields: str):
@@ -69,32 +68,21 @@ def test_what_is_not_allowed_is_not_found():
 
 
 def test_idle_models_go_and_come_again():
-    with serving(models_on_demand=ON_DEMAND, model_ttl=0.1) as service:
+    with serving(models_on_demand=ON_DEMAND, model_ttl=2.0) as service:
         assert ask(service, "one").status_code == 200
+        assert service.metric('steno_graphs{kind="encoder",model="one",state="captured"}') == 5
+        assert service.metric('steno_graphs{kind="encoder",model="one",state="refused"}') == 1
         wait_for(lambda: loaded(service) == {"stub"})
-        assert ask(service, "one").status_code == 200
-
-
-def test_a_service_without_any_model_still_loads_those_on_demand():
-    with serving(models_on_demand=ON_DEMAND, admin_keys=f"root:{digest(KEY)}") as service:
-        assert service.client.delete("/v1/admin/models/stub", headers=ADMIN).status_code == 200
-
-        assert error(ask(service, "stub")) == (404, "model_not_found")
+        assert 'model="one",state=' not in service.client.get("/metrics").text
         assert ask(service, "one").status_code == 200
 
 
 def test_the_least_recently_used_goes_when_the_memory_is_needed():
     limit = 3 * WEIGHT_BYTES
-    with serving(models_on_demand=ON_DEMAND, max_weight_bytes=limit, admin_keys=f"root:{digest(KEY)}") as service:
+    with serving(models_on_demand=ON_DEMAND, max_weight_bytes=limit) as service:
         for model in ("one", "two", "one", "three"):
             assert ask(service, model).status_code == 200
         assert loaded(service) == {"stub", "one", "three"}
-
-        came = service.client.post("/v1/admin/models", json={"checkpoint": "kept=hub/kept"}, headers=ADMIN)
-        assert came.status_code == 201
-        assert loaded(service) == {"stub", "three", "kept"}
-        assert ask(service, "two").status_code == 200
-        assert loaded(service) == {"stub", "two", "kept"}
 
 
 def test_a_model_for_which_there_can_be_no_room_is_refused():
@@ -104,6 +92,29 @@ def test_a_model_for_which_there_can_be_no_room_is_refused():
         assert error(refused) == (503, "model_load_failed")
         assert f"take {WEIGHT_BYTES} bytes, and 0 of {WEIGHT_BYTES} are left" in refused.json()["error"]["message"]
         assert loaded(service) == {"stub"}
+
+
+def test_a_model_cannot_be_loaded_before_a_lost_engine_is_replaced(monkeypatch):
+    monkeypatch.setattr("service.supervision._BACKOFF_SECONDS", (PATIENCE,))
+    with serving(models_on_demand=ON_DEMAND) as service:
+        os.kill(service.server.fleet.engines[0].pid, signal.SIGKILL)
+        wait_for(lambda: not service.server.fleet.engines)
+
+        refused = ask(service, "one")
+
+    assert error(refused) == (503, "model_load_failed")
+    assert refused.headers["retry-after"] == "10"
+
+
+def test_while_a_model_loads_others_answer_and_the_service_is_ready():
+    with serving(models_on_demand="endless=hub/endless") as service, ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(ask, service, "endless")
+        wait_for(lambda: service.client.get("/readyz").json()["models"].get("endless") == "loading")
+        assert service.client.get("/readyz").status_code == 200
+        assert ask(service, "stub").status_code == 200
+        assert error(service.post(**form(wav(tone(CRASH_SAMPLES))))) == (503, "engine_lost")
+
+        assert error(loading.result()) == (503, "model_load_failed")
 
 
 def test_models_that_evict_each_other_are_all_answered():
@@ -194,9 +205,10 @@ def test_a_model_that_is_not_loaded_is_listed_as_absent():
 
 
 def test_a_model_that_is_being_unloaded_is_absent_because_a_request_loads_it_again():
-    limit = 2 * WEIGHT_BYTES
-    settings = {"models_on_demand": ON_DEMAND, "max_weight_bytes": limit, "admin_keys": f"root:{digest(KEY)}"}
-    with serving(**settings) as service, ThreadPoolExecutor(3) as pool:
+    with (
+        serving(models_on_demand=ON_DEMAND, max_weight_bytes=2 * WEIGHT_BYTES) as service,
+        ThreadPoolExecutor(3) as pool,
+    ):
         for model in ("two", "one"):  # their sizes are known from now on
             assert ask(service, model).status_code == 200
         service.hold_engine()
@@ -206,8 +218,6 @@ def test_a_model_that_is_being_unloaded_is_absent_because_a_request_loads_it_aga
             answers.append(pool.submit(ask, service, "two"))
             wait_for(lambda: service.server.dispatcher.catalog["one"].is_leaving)
 
-            there = service.client.get("/v1/admin/models", headers=ADMIN).json()["data"]
-            assert ("one", "leaving") in [(model["id"], model["state"]) for model in there]
             cards = [service.client.get("/v1/models/one").json(), *service.client.get("/v1/models").json()["data"]]
             assert [card["steno"]["state"] for card in cards if card["id"] == "one"] == ["absent", "absent"]
             answers.append(pool.submit(ask, service, "one"))

@@ -26,7 +26,7 @@ from service.engine.stub import SAMPLE_RATE
 from service.keys import digest
 from tests.service.serving import serving, tone, wav
 
-KEY, ADMIN_KEY = "sk-steno-one", "sk-steno-admin"
+KEY = "sk-steno-one"
 CLIP = wav(tone(SAMPLE_RATE // 8))
 # Made-up recordings are no audio and made-up models do not exist: what fits the document may still be refused.
 # Keys are for test_access.py: this check would send ours again and call it none.
@@ -56,17 +56,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def service(store, tmp_path_factory):
-    keys = {"api_keys": f"me:{digest(KEY)}", "admin_keys": f"root:{digest(ADMIN_KEY)}"}
-    folder = tmp_path_factory.mktemp("jobs")
-    with serving(**keys, jobs_folder=folder, url_hosts=store, job_retention_seconds=1.0) as served:
+    settings = {"jobs_folder": tmp_path_factory.mktemp("jobs"), "job_retention_seconds": 1.0, "url_hosts": store}
+    with serving(api_keys=f"me:{digest(KEY)}", **settings) as served:
         yield served
-
-
-def key_of(case: schemathesis.Case) -> str | None:
-    """The kind of key that opens an operation."""
-    if case.path.startswith("/v1/admin/"):
-        return ADMIN_KEY
-    return KEY if case.path.startswith("/v1/") else None
 
 
 def is_right_as_text(case: schemathesis.Case, request: requests.PreparedRequest) -> bool:
@@ -109,14 +101,11 @@ def ask(service):
     with requests.Session() as session:
         session.trust_env = False
 
-        def send(case: schemathesis.Case, *, with_key: str | None = "right", is_valid: bool = False) -> int:
-            key = key_of(case) or KEY
-            if with_key == "other":
-                key = KEY if key == ADMIN_KEY else ADMIN_KEY
+        def send(case: schemathesis.Case, *, key: str | None = KEY, is_valid: bool = False) -> int:
             answer = case.call(
                 base_url=f"http://127.0.0.1:{service.server.port}",
                 session=session,
-                headers={"authorization": f"Bearer {key}"} if with_key else {},
+                headers={"authorization": f"Bearer {key}"} if key else {},
             )
             # Where a recording was put in, it does not know any longer that the case is a valid one.
             is_valid = is_valid or (answer.status_code < 300 and is_right_as_text(case, answer.request))
@@ -125,7 +114,7 @@ def ask(service):
             case.validate_response(answer, excluded_checks=excluded)
             assert answer.status_code < 500
             assert answer.headers["x-request-id"]
-            if with_key != "right" and key_of(case):
+            if key != KEY and case.path.startswith("/v1/"):
                 has_no_route = "\n" in unquote(case.formatted_path)
                 assert answer.status_code in ((401, 404, 405) if has_no_route else (401, 405))
             return answer.status_code
@@ -136,7 +125,7 @@ def ask(service):
 def check_all(service, ask: Callable[..., int], examples: int) -> None:
     document = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     operations = [result.ok() for result in document.get_all_operations()]
-    assert len(operations) == 16
+    assert len(operations) == 12
     for operation in operations:
         for mode in GenerationMode:
 
@@ -172,10 +161,10 @@ def check_recordings(service, ask: Callable[..., int], store: str, examples: int
         @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
         @given(
             case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE),
-            with_key=st.sampled_from(["right", "right", "right", "other", None]),
+            key=st.sampled_from([KEY, KEY, KEY, "sk-unknown", None]),
         )
-        def holds(case: schemathesis.Case, with_key: str | None) -> None:
-            status = ask(recording_in(case, store), with_key=with_key, is_valid=True)
+        def holds(case: schemathesis.Case, key: str | None) -> None:
+            status = ask(recording_in(case, store), key=key, is_valid=True)
             accepted[case.path, case.media_type] += status in (200, 202)
 
         holds()
@@ -195,15 +184,15 @@ def test_a_recording_and_its_options_are_described_in_every_way(service, path):
 
 
 @pytest.mark.slow
-def test_keys_of_the_other_kind_and_none_open_nothing(service, ask):
+def test_unknown_keys_and_none_open_nothing(service, ask):
     document = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     for operation in (result.ok() for result in document.get_all_operations()):
 
         @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
         def holds(case: schemathesis.Case) -> None:
-            for with_key in ("other", None):
-                ask(case, with_key=with_key)
+            for key in ("sk-unknown", None):
+                ask(case, key=key)
 
         holds()
 

@@ -48,9 +48,8 @@ async def session() -> AsyncIterator[SimpleNamespace]:
         dispatching.engine_ready(engine, READY)
         core = LocalCore(
             *(dispatching, Recordings(dispatching, threads), Demand(dispatching.catalog)),
-            *(None, None),  # what loads models, and says whether it is ready
+            None,  # what says whether it is ready
             access=Access([Key("alice", "0" * 64, LIMITS)], is_open=False),
-            admin_access=Access([], is_open=False),
             jobs=None,
             exposition=None,
         )
