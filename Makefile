@@ -31,7 +31,7 @@ OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
 .PHONY: setup clients serve nemo-check peers image image-test hashes digests manifests audit test
-.PHONY: reference count test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench plots picture clean
+.PHONY: reference count test-slow test-long test-cpus soak fuzz test-gpu null-cuda lint format bench picture clean
 
 setup: $(STAMP)
 
@@ -48,7 +48,7 @@ $(SERVING): pyproject.toml constraints.txt
 	touch $@
 
 $(STAMP): $(SERVING)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,plots,tensorboard,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,tensorboard,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'
@@ -206,15 +206,6 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
-
-# The plots of the documentation, from docs/measured.
-plots: setup
-	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
-	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
-	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
-	$(BIN)/python -m benchmarks plots docs/img/roofline.svg docs/measured/roofline-0.6b-h200.json
-	$(BIN)/python -m benchmarks plots docs/img/losses-cpu.svg docs/measured/losses-cpu-*.json
-	$(BIN)/python -m benchmarks plots docs/img/training-curve.svg docs/measured/training-curve.json
 
 # The picture of the page in the README, with Chromium.
 picture: setup

@@ -11,9 +11,6 @@ requests a second, and it leaves out the clients, which run in this process. Sta
 
 Kinds take turns, and medians are printed.
 
-With ``--http-processes N``, a second service has N HTTP processes, and both get the same requests in turns. The columns
-are the front of the first, and of the second the main process ("dispatcher") and the HTTP processes together.
-
 With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
 The columns are the milliseconds per request of each, front and decoders together, the median and range of their ratios,
 and the fronts' own shares.
@@ -58,7 +55,6 @@ _SERVE = (
     "from service import logs; from service.server import run; from service.settings import Settings; "
     "logs.configure('json', 'info'); "
 )
-_WORKER = b"service.workers.process"
 STAGES = ("http", "form", "decode", "dispatch")
 
 
@@ -67,8 +63,7 @@ class Used:
     """Processor time of a service: seconds since its start, or milliseconds per clip.
 
     Attributes:
-        front: the front process; with several HTTP processes, the one with the dispatcher.
-        workers: the HTTP processes, if there are several.
+        front: the front process.
         engine: the stub engine.
         decoders: the decoding child processes, ended ones included.
     """
@@ -76,7 +71,6 @@ class Used:
     front: float
     engine: float
     decoders: float
-    workers: float = 0.0
 
     def since(self, before: "Used", clips: int) -> "Used":
         """Return the milliseconds per clip since ``before``."""
@@ -112,18 +106,15 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 
 @contextmanager
-def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[tuple[int, int]]:
+def serving(checkout: Path | None = None) -> Iterator[tuple[int, int]]:
     """Serve a checkout, or this code, with the stub engine; yield its process id and port."""
     port = free_port()
-    several = f", http_processes={http_processes}" if http_processes > 1 else ""  # older versions have no such setting
-    serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096{several}), {STUB_ENGINE!r})"
+    serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
     with tempfile.TemporaryFile() as log:
         env = os.environ | ({"PYTHONPATH": str(checkout)} if checkout else {})
         process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout, env=env)  # noqa: S603
         try:
             wait_for(f"http://127.0.0.1:{port}/readyz")
-            if http_processes > 1:
-                wait_for(f"http://127.0.0.1:{port}/metrics", f"steno_http_processes {http_processes:.1f}")
             yield process.pid, port
         finally:
             process.send_signal(signal.SIGTERM)
@@ -132,18 +123,15 @@ def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[t
 
 def used(front: int) -> Used:
     """Return the processor time of the service with this front process."""
-    engine = decoders = workers = 0.0
+    engine = decoders = 0.0
     for child in _descendants(front):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
         if STUB_ENGINE.encode() in command:
             engine += _processor_seconds(child)
-        elif _WORKER in command:
-            workers += _processor_seconds(child)
-            decoders += _processor_seconds(child, of_ended_children=True)
         else:
             decoders += _processor_seconds(child)
     decoders += _processor_seconds(front, of_ended_children=True)
-    return Used(_processor_seconds(front), engine, decoders, workers)
+    return Used(_processor_seconds(front), engine, decoders)
 
 
 def _descendants(parent: int) -> Iterator[int]:
@@ -237,39 +225,6 @@ def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: in
                 }
                 if run:
                     found[name].append(row)
-    return _medians(files, found)
-
-
-def measure_processes(
-    files: Mapping[str, bytes], http_processes: int, *, requests: int, clients: int, runs: int
-) -> list[dict[str, object]]:
-    """Return a row for each container: processor milliseconds for a clip by process, medians of the runs."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in files}
-    with serving() as (one, one_port), serving(None, http_processes) as (several, several_port):
-
-        def cost(service: int, port: int, request: bytes) -> Used:
-            before = used(service)
-            send(port, request, b" 200 ", requests, clients)
-            return used(service).since(before, requests)
-
-        for run in range(runs + 1):  # the first one warms up
-            for name, file in files.items():
-                request = upload(file, "stub")
-                whole, parts = cost(one, one_port, request), cost(several, several_port, request)
-                row = {
-                    "one process": whole.front,
-                    "dispatcher": parts.front,
-                    "http": parts.workers,
-                    "decoders": parts.decoders,
-                    "engine": parts.engine,
-                }
-                if run:
-                    found[name].append(row)
-    return _medians(files, found)
-
-
-def _medians(files: Mapping[str, bytes], found: Mapping[str, list[dict[str, float]]]) -> list[dict[str, object]]:
-    """Return a row for each container: the medians of its runs."""
     return [
         {"container": name, "bytes": len(files[name])}
         | {key: statistics.median(row[key] for row in rows) for key in rows[0]}
@@ -337,12 +292,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests of each kind in a run")
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--runs", type=int, default=5)
-    second = parser.add_mutually_exclusive_group()
-    second.add_argument("--http-processes", type=int, default=1, help="HTTP processes before the dispatcher")
-    second.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     args = parser.parse_args()
 
+    about = describe(torch.device("cpu"))
+    about |= {"seconds": args.seconds, "requests": args.requests, "clients": args.clients}
     files = containers(clip(args.recording, args.seconds))
+
     if args.against is not None:
         ratios = compare(files, args.against, requests=args.requests, clients=args.clients, runs=args.runs)
         print(
@@ -353,12 +309,7 @@ def main() -> None:
             spread = f"{one.least:.2f} to {one.most:.2f}"
             totals = f"{one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}"
             print(f"{one.kind:>24} {totals} {one.front_here:8.2f} {one.front_there:8.2f}")
-        about = describe(torch.device("cpu"))
-        about |= {"seconds": args.seconds, "requests": args.requests, "clients": args.clients}
         print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))
-        return
-    if args.http_processes > 1:
-        _print_processes(files, args)
         return
     rows = measure(files, requests=args.requests, clients=args.clients, runs=args.runs)
     clips = _TARGET_RTFX / args.seconds
@@ -372,33 +323,6 @@ def main() -> None:
         figures = " ".join(f"{row[name]:8.2f}" for name in columns)
         kilobytes = int(row["bytes"]) // 1000  # type: ignore[call-overload]
         print(f"{row['container']:>12} {kilobytes:5} {figures} {row['clips_per_core_second']:8.0f} {row['cores']:6.1f}")
-    about = describe(torch.device("cpu")) | {
-        "seconds": args.seconds,
-        "requests": args.requests,
-        "clients": args.clients,
-    }
-    print(json.dumps({"benchmark": "front", **about, "rows": rows}))
-
-
-def _print_processes(files: Mapping[str, bytes], args: argparse.Namespace) -> None:
-    rows = measure_processes(files, args.http_processes, requests=args.requests, clients=args.clients, runs=args.runs)
-    clips = _TARGET_RTFX / args.seconds
-    print(
-        f"processor ms by clip ({args.seconds:g} s), {args.http_processes} HTTP processes; cores at {_TARGET_RTFX} RTFx"
-    )
-    columns = ("one process", "dispatcher", "http", "decoders", "engine")
-    print(f"{'':>12} {'kB':>5} " + " ".join(f"{name:>11}" for name in columns) + f" {'cores':>6}")
-    for row in rows:
-        dispatcher, http, decoders = (float(str(row[name])) for name in ("dispatcher", "http", "decoders"))
-        row["cores"] = clips * (dispatcher + http + decoders) / 1000
-        figures = " ".join(f"{row[name]:11.2f}" for name in columns)
-        print(f"{row['container']:>12} {int(row['bytes']) // 1000:5} {figures} {row['cores']:6.1f}")  # type: ignore[call-overload]
-    about = describe(torch.device("cpu")) | {
-        "seconds": args.seconds,
-        "requests": args.requests,
-        "clients": args.clients,
-        "http_processes": args.http_processes,
-    }
     print(json.dumps({"benchmark": "front", **about, "rows": rows}))
 
 

@@ -1,15 +1,12 @@
-"""Benchmarks compute percentiles, lengths and prices correctly."""
+"""Benchmarks compute percentiles and lengths correctly."""
 
-import json
 import statistics
-import sys
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cost import cost, main, rtfx_of
 from benchmarks.offline import utterance_seconds
 from benchmarks.random_model import random_checkpoint
 from benchmarks.timing import Latency, times_of
@@ -39,39 +36,6 @@ def test_lengths_are_spread_as_those_of_read_speech():
     assert 1.3 <= min(seconds) < 2
     assert 30 < max(seconds) <= 35
     assert 6.5 < statistics.fmean(seconds) < 7.8
-
-
-def test_a_million_hours_cost_the_price_over_the_speed(tmp_path):
-    """As published: 1e6 h on a machine of $5.00 an hour at 6,100 times real time are $820."""
-    measured = tmp_path / "offline.json"
-    measured.write_text("a table\n" + json.dumps({"rows": [{"rtfx": 10.0}, {"rtfx": 6100.0}]}) + "\n")
-
-    assert cost(5.0, rtfx_of(str(measured))) == pytest.approx(820, abs=0.5)
-    assert rtfx_of("12.5") == 12.5
-
-
-@pytest.mark.parametrize(
-    ("price", "measured", "message"),
-    [
-        ("$5", "10", "a price must be a number above 0, and not '$5'"),
-        ("0", "10", "a price must be a number above 0"),
-        ("5", "0", "an RTFx must be a file or a number above 0"),
-        ("5", "gpu.json", "and not 'gpu.json'"),
-        ("5", "table.txt", "the last line of table.txt is not the JSON"),
-        ("5", "empty.txt", "the last line of empty.txt is not the JSON"),
-        ("5", "other.json", "the last line of other.json is not the JSON"),
-    ],
-)
-def test_a_price_or_speed_that_is_none_is_refused(price, measured, message, monkeypatch, tmp_path, capsys):
-    for name, content in (("table.txt", "RTFx 5\n"), ("empty.txt", ""), ("other.json", '{"benchmark": "front"}\n')):
-        (tmp_path / name).write_text(content)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["cost", "H200", price, measured])
-
-    with pytest.raises(SystemExit):
-        main()
-
-    assert message in capsys.readouterr().err
 
 
 def test_a_jasper_of_full_size_has_the_published_parameters():

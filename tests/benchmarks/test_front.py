@@ -11,7 +11,7 @@ import pytest
 
 from audio.decode import decode_into
 from audio.limits import AudioLimits
-from benchmarks.front import HEALTH, Used, clip, containers, main, measure, send, used
+from benchmarks.front import HEALTH, Used, clip, containers, measure, send, used
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "samples" / "austen.flac"
 
@@ -24,15 +24,6 @@ def test_clips_are_as_long_as_they_are_said_to_be(container):
     decode_into(lambda piece, _: decoded.append(len(piece) // 4), file, rate=16_000, limits=AudioLimits())
 
     assert sum(decoded) == pytest.approx(160_000, abs=2000)
-
-
-def test_one_second_service_is_compared_at_a_time(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["front", str(SAMPLE), "--http-processes", "2", "--against", "."])
-
-    with pytest.raises(SystemExit, match="2"):
-        main()
-
-    assert "not allowed with argument --http-processes" in capsys.readouterr().err
 
 
 def test_figures_are_by_clip_and_in_milliseconds():
