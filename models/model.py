@@ -203,7 +203,7 @@ class Model(DeviceModel):
         with self._as_current_device():
             encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
             encoded = self._prompted(encoded, [Prompt()] * len(words))
-            rows = zip(words, encoded, frames.tolist(), (lengths / self.sample_rate).tolist(), strict=True)
+            rows = zip(words, encoded, frames.tolist(), (lengths.double() / self.sample_rate).tolist(), strict=True)
             return self._finder.times(
                 KnownWords(its_words, self._label_scores(row[:count]), seconds)
                 for its_words, row, count, seconds in rows
@@ -332,7 +332,7 @@ class Model(DeviceModel):
         else:  # greedy CTC
             (packed,) = self.passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)
-        seconds = (lengths / self.sample_rate).tolist()
+        seconds = (lengths.double() / self.sample_rate).tolist()
         return self._checked(Recognition(fetched, partial(self._detokenizers[decoder], lengths=seconds)))
 
     def _checked(self, recognition: Recognition) -> Recognition:

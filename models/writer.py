@@ -84,20 +84,18 @@ class Writer:
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
         found = self._search.search(encoded, encoder_frames, tokens, bound, phrases)
         silence = silence_before(lengths, self._least).tolist()
+        edges = list(zip(silence, lengths.tolist(), strict=True))
         return Recognition(
-            found, lambda rows: [self._text(rows.row(index), before) for index, before in enumerate(silence)]
+            found, lambda rows: [self._text(rows.row(index), *of_row) for index, of_row in enumerate(edges)]
         )
 
-    def _text(self, row: UtteranceTokens, silence: int) -> Transcript:
-        """Return the transcript of an utterance with ``silence`` samples of silence before it."""
+    def _text(self, row: UtteranceTokens, silence: int, length: int) -> Transcript:
+        """Return the transcript of an utterance of ``length`` samples with ``silence`` samples of silence before it."""
 
         def seconds(frame: int) -> float:
-            start = self._config.seconds(frame)
-            if not silence:
-                return start
-            # As much silence, or a sample more, follows the utterance; times in either move to its edge.
-            samples = round(start * self._config.features.sample_rate) - silence
-            return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
+            # The model may write times in the silence around, or behind the end; they move to the utterance's edge.
+            rate = self._config.features.sample_rate
+            return min(max(0, round(self._config.seconds(frame) * rate) - silence), length) / rate
 
         return row.transcript(self._vocabulary.text(row.tokens), written_words(row, self._vocabulary, seconds))
 

@@ -53,7 +53,7 @@ class Detokenizer:
         self._seconds_of_frame = np.empty(0)
 
     def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> Transcripts:
-        """Detokenize a batch whose rows have frames and ends; ``lengths`` in seconds are for CTC."""
+        """Detokenize a batch whose rows have frames and ends, and ``lengths`` in seconds."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         if not len(rows.tokens):
             return self.one_by_one(rows, lengths)
@@ -129,13 +129,15 @@ class Detokenizer:
         confidence = np.minimum.reduceat(np.concatenate((rows.confidence, _CERTAIN)), slices)[::2]
         seconds = self._seconds_up_to(int(rows.ends.max()))
         begin_seconds, end_seconds = seconds[rows.frames[start]], seconds[ends[last - 1]]
+        length = lengths[row[first]]
         if self._is_ctc:
-            until = lengths[row[first]]
+            until = length.copy()
             has_next = np.flatnonzero(~_differs(row[first])) - 1
             until[has_next] = begin_seconds[has_next + 1]
             token = np.maximum(spoken[last - 1], first)
             extended = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
             end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(extended, until))
+        end_seconds = np.maximum(begin_seconds, np.minimum(end_seconds, length))
         return _Words(first, last, begin_seconds, end_seconds, confidence)
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:

@@ -1,8 +1,8 @@
 """Words and their times from tokens and their frames, by NeMo's rules.
 
-Times of transducers equal NeMo's. Those of CTC do not, because NeMo gives each token the start of the one before it. A
-piece that is only a space is a word in NeMo, and not here. In scripts without spaces, NeMo has one word for the whole
-utterance; here each token is a word.
+Times of transducers equal NeMo's, but no word ends behind its utterance, though its last frame does. Those of CTC do
+not, because NeMo gives each token the start of the one before it. A piece that is only a space is a word in NeMo, and
+not here. In scripts without spaces, NeMo has one word for the whole utterance; here each token is a word.
 
 CTC puts a token where its sound begins, and then blanks, however long it lasts, so words that end with their last
 token's run would end 0.16 s too early. Instead a word ends ``lasts`` seconds after the start of its last token, by that
@@ -41,7 +41,7 @@ def words(
         vocabulary: the vocabulary of the tokens.
         seconds: turns a number of encoder frames into seconds.
         is_ctc: whether the tokens are those of CTC.
-        length: length of the utterance in seconds, for CTC.
+        length: length of the utterance in seconds.
     """
     assert row.frames is not None
     assert row.ends is not None
@@ -57,7 +57,8 @@ def words(
         if text := vocabulary.text(row.tokens[first:last]).strip():
             start = starts[first if index else 0]  # the first word also has the spaces before it
             confidence = min(row.confidence[first:last])
-            found.append(Word(text, seconds(start), seconds(ends[last - 1]), confidence, (first, last)))
+            begin, end = seconds(start), seconds(ends[last - 1])
+            found.append(Word(text, begin, max(begin, min(end, length)), confidence, (first, last)))
     return _lasting(found, row, texts, vocabulary.punctuation, seconds, length) if is_ctc else found
 
 
@@ -94,7 +95,8 @@ def _lasting(
         first, last = word.token_span
         spoken = next((index for index in reversed(range(first, last)) if texts[index] not in punctuation), first)
         extended = seconds(row.frames[spoken]) + lasts(len(texts[spoken].strip()))
-        lasting.append(word._replace(end=max(seconds(row.ends[spoken]), min(extended, until))))
+        end = min(max(seconds(row.ends[spoken]), min(extended, until)), length)
+        lasting.append(word._replace(end=max(word.start or 0.0, end)))
     return lasting
 
 

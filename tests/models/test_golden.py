@@ -152,13 +152,14 @@ def test_ctc_confidence_is_nemos_probability_of_the_token_where_it_begins(name):
 
 
 @every_transducer
-def test_transducer_words_have_nemos_times(name, decoder):
+def test_transducer_words_have_nemos_times_within_the_clip(name, decoder):
     model = golden.model(name)
 
     for clip_name, hypothesis in zip(golden.CLIPS, model.transcribe(golden.clips(), decoder=decoder), strict=True):
         recorded = golden.transcript(name, clip_name, decoder)["word_timestamps"]
+        seconds = len(golden.clip(clip_name)) / model.sample_rate
         assert [(word.text, word.start, word.end) for word in hypothesis.words] == [
-            (word["word"], word["start"], word["end"]) for word in recorded
+            (word["word"], word["start"], min(word["end"], seconds)) for word in recorded
         ]
 
 

@@ -97,6 +97,15 @@ def test_words_are_the_text_in_order_and_never_overlap(vocabulary, data, tdt):
 UNSPACED = Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっゞｯที่นี่ៗ", *"gpu"]))
 
 
+@pytest.mark.parametrize("is_ctc", [False, True])
+def test_no_word_ends_behind_its_utterance_though_its_last_frame_does(is_ctc):
+    utterance = row_of(SUBWORDS, "▁the", "re", "▁so", frames=[0, 4, 7], ends=[1, 5, 8])
+
+    found = words(utterance, SUBWORDS, lambda frame: frame / 25, is_ctc=is_ctc, length=0.298)
+
+    assert [word.end for word in found][1:] == [0.298]
+
+
 def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_one_before():
     utterance = row_of(UNSPACED, *"今天，你好。")
 
@@ -122,7 +131,7 @@ def test_small_signs_and_letters_of_other_scripts_stay_together(text, expected):
 def test_a_word_of_ctc_lasts_as_long_as_its_last_token():
     utterance = row_of(SUBWORDS, "▁the", "re", "▁is", "▁so", frames=[0, 10, 12, 40], ends=[1, 11, 13, 50])
 
-    found = words(utterance, SUBWORDS, lambda frame: frame / 40, is_ctc=True, length=1.2)
+    found = words(utterance, SUBWORDS, lambda frame: frame / 40, is_ctc=True, length=1.3)
 
     # 0.1 s and 0.05 s a letter: until the next word, as long as that, and to the end of the run that is longer.
     assert [(word.text, word.start, word.end) for word in found] == [
