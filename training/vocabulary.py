@@ -1,7 +1,7 @@
 """Vocabularies for training: the labels of a model, and the encoding of text."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
@@ -95,19 +95,26 @@ def new_vocabulary(sentences: Iterable[str], size: int, **options: Any) -> bytes
     Raises:
         RecipeError: if the sentences do not give ``size`` pieces, or have more different characters than that.
     """
-    model = io.BytesIO()
+    model, characters = io.BytesIO(), {" "}
+
+    def read() -> Iterator[str]:
+        for sentence in sentences:
+            characters.update(sentence)
+            yield sentence
+
     usual: dict[str, Any] = {"model_type": "unigram", "character_coverage": 1.0, "normalization_rule_name": "identity"}
     usual |= {"bos_id": -1, "eos_id": -1, "minloglevel": 2}
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
+            sentence_iterator=read(),
             model_writer=model,
             vocab_size=size,
             num_threads=1,  # more threads change the order of sums
             **usual | options,
         )
     except RuntimeError as error:
-        reason = " ".join(str(error).split()).rpartition("] ")[2]  # behind the place in SentencePiece's source
-        reason = reason.partition(" Increase ")[0]  # without its advice, which names options of its own
+        reason = "that is more pieces than the sentences give"
+        if size <= len(characters):
+            reason = f"the unknown piece and a piece for each character are {len(characters) + 1}"
         raise RecipeError(f"no vocabulary of {size}: {reason}") from error
     return model.getvalue()

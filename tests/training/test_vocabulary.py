@@ -57,14 +57,26 @@ def test_a_vocabulary_is_made_of_sentences_and_is_the_same_again(tmp_path):
     assert [vocabulary.tokenizer.join(vocabulary.encode(text)) for text in sentences] == sentences
 
 
-def test_a_vocabulary_too_large_for_its_sentences_is_refused():
-    with pytest.raises(RecipeError, match=r"^no vocabulary of 5000: Vocabulary size too high"):
-        new_vocabulary(["only this"], 5000)
+@pytest.mark.parametrize(
+    ("sentences", "size", "reason"),
+    [
+        (["only this"], 5000, "that is more pieces than the sentences give"),
+        (["only this"], 11, "that is more pieces than the sentences give"),
+        ([], 24, "that is more pieces than the sentences give"),
+        (["only this"], 9, "the unknown piece and a piece for each character are 10"),
+        (["this"], 3, "the unknown piece and a piece for each character are 6"),
+    ],
+)
+def test_a_vocabulary_too_large_or_too_small_for_its_sentences_is_refused(sentences, size, reason):
+    with pytest.raises(RecipeError, match=f"^no vocabulary of {size}: {reason}$"):
+        new_vocabulary(sentences, size)
 
 
-def test_a_vocabulary_with_fewer_pieces_than_characters_is_refused_without_options_that_there_are_not():
-    with pytest.raises(RecipeError, match=r"^no vocabulary of 3: [^-]+\. 3 vs 10\.$"):
-        new_vocabulary(["only this"], 3)
+def test_a_vocabulary_may_have_just_its_characters_and_the_unknown_piece(tmp_path):
+    path = tmp_path / "new.model"
+    path.write_bytes(new_vocabulary(["this"], 6))
+
+    assert read_vocabulary(path).size == 6
 
 
 def test_a_folder_is_refused_with_what_has_labels(tmp_path):
