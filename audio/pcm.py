@@ -23,15 +23,14 @@ _QUICK_BYTES = 1 << 19  # 16 s of one channel at 16 kHz
 _VALUES_OF_BLOCK = 1 << 18  # the same
 
 
-def is_quick(file: BinaryIO, rate: int) -> bool:
-    """Return whether a file decodes at this ``rate`` in less time than a thread takes to get it.
+def quick_pcm(file: BinaryIO, rate: int) -> Pcm | None:
+    """Return the samples of a WAV file that decode at this ``rate`` in less time than a thread takes to get the file.
 
-    Afterwards it is at its start.
+    None for any other file. It is read from anywhere afterwards.
     """
     size = file.seek(0, SEEK_END)
     pcm = read_header(file).pcm if size <= _QUICK_BYTES else None
-    file.seek(0)
-    return pcm is not None and pcm.rate == rate and not pcm.is_followed
+    return pcm if pcm and pcm.rate == rate and not pcm.is_followed else None
 
 
 class PcmSource:

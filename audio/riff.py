@@ -51,7 +51,7 @@ def read_header(file: BinaryIO) -> WavHeader:
     size = file.seek(0, SEEK_END)
     file.seek(0)
     head = file.read(12)
-    if head[:4] not in {b"RIFF", b"RIFX"}:
+    if head[:4] not in {b"RIFF", b"RIFX"} or head[8:] != b"WAVE":
         return WavHeader(codec=0, is_cut=False, hides_samples=False)
     order: Literal["little", "big"] = "little" if head.startswith(b"RIFF") else "big"
     is_cut = size < int.from_bytes(head[4:8], order) + 8 < _OPEN_SIZE

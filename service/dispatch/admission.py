@@ -180,7 +180,7 @@ class Gate:
         if self.requests >= self.limits.max_requests:
             raise self._overloaded(f"{self.requests} requests are under way")
         if not is_background:
-            self.check_audio(0.0)
+            self._check_audio(outlook, 0.0)
 
     @contextmanager
     def enter(self, announced_bytes: int, client: str = "", *, is_background: bool = False) -> Iterator[Permit]:
@@ -224,7 +224,10 @@ class Gate:
         Raises:
             OverloadedError: if the wait is too long, or other audio waits and ``seconds`` more would be too much.
         """
-        wait, backlog, *_ = self._outlook()
+        self._check_audio(self._outlook(), seconds)
+
+    def _check_audio(self, outlook: Outlook, seconds: float) -> None:
+        wait, backlog = outlook.predicted_wait, outlook.waiting_seconds
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
             raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
         if wait > self.limits.max_wait_seconds:

@@ -116,7 +116,10 @@ class _Key(HTTPBearer):
         request.state.record.caller = front.access.authorize(request.headers)
 
 
-KEY = Depends(_Key(scheme_name="Key", description="A key, if the operator has set any."))
+_SCHEME = "Key"
+KEY = Depends(_Key(scheme_name=_SCHEME, description="A key, if the operator has set any."))
+# What the API's description says of a route that checks the key itself, without the cost of a dependency.
+NEEDS_KEY: dict[str, Any] = {"security": [{_SCHEME: []}]}
 NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
     401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
 }

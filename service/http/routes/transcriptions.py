@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from service.dispatch.admission import Permit
-from service.http.keys.access import KEY, NOT_AUTHORIZED
+from service.http.keys.access import NEEDS_KEY, NOT_AUTHORIZED
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
 from service.http.transcription.options import parse_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.http.front import Front
     from service.http.telemetry import Record
 
-router = APIRouter(prefix="/v1/audio", dependencies=[KEY], responses=NOT_AUTHORIZED)
+router = APIRouter(prefix="/v1/audio", responses=NOT_AUTHORIZED)
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -42,7 +42,7 @@ _TRANSCRIPT: dict[str, Any] = {
     "model": schemas.Transcription | schemas.VerboseTranscription | schemas.DiarizedTranscription,
     "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
 }
-_REQUEST_BODY = schemas.request_body(schemas.form_schema())
+_REQUEST = schemas.request_body(schemas.form_schema()) | NEEDS_KEY
 
 
 @router.post(
@@ -50,7 +50,7 @@ _REQUEST_BODY = schemas.request_body(schemas.form_schema())
     response_model=None,
     response_description="The transcript, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},
-    openapi_extra=_REQUEST_BODY,
+    openapi_extra=_REQUEST,
 )
 async def transcribe(request: Request) -> Response:
     """Turn a recording into text."""
@@ -62,7 +62,7 @@ async def transcribe(request: Request) -> Response:
     response_model=None,
     response_description="The transcript in English, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},
-    openapi_extra=_REQUEST_BODY,
+    openapi_extra=_REQUEST,
 )
 async def translate(request: Request) -> Response:
     """Turn a recording into English text, if the model translates; `language` is the spoken language."""
@@ -72,6 +72,7 @@ async def translate(request: Request) -> Response:
 async def _serve(request: Request, *, is_translation: bool) -> Response:
     front: Front = request.app.state.front
     record: Record = request.state.record
+    record.caller = front.access.authorize(request.headers)
     async with AsyncExitStack() as resources:
         form, permit = await receive_form(request, resources)
         record.stages["receive"] = time.monotonic() - record.began

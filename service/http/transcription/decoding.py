@@ -6,8 +6,8 @@ from functools import partial
 from audio.channels import Channels
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.origin import Origin, Sink
-from audio.pcm import is_quick
+from audio.origin import Origin, Sink, Wanted, drain
+from audio.pcm import PcmSource, quick_pcm
 from audio.pool import NoChildError
 from audio.raw import RawFormat
 from audio.recording import Recording, StorageFullError
@@ -49,19 +49,21 @@ async def decode(
         nonlocal is_wanted
         is_wanted = False
 
-    work = partial(
-        front.decode_pool.decode_into,
-        wanted,
-        file,
-        rate=recording.rate,
-        limits=AudioLimits(max_seconds=front.settings.max_audio_seconds),
-        raw=raw,
-        by_channel=fields.multichannel,
-        track=fields.track,
-    )
+    limits = AudioLimits(max_seconds=front.settings.max_audio_seconds)
     try:
-        if is_in_memory and raw is None and is_quick(file, recording.rate):
-            return work()
+        if is_in_memory and raw is None and (pcm := quick_pcm(file, recording.rate)):
+            asked = Wanted(recording.rate, limits, fields.multichannel, fields.track)
+            return drain(PcmSource(file, pcm, limits), sink, "wav", asked)
+        work = partial(
+            front.decode_pool.decode_into,
+            wanted,
+            file,
+            rate=recording.rate,
+            limits=limits,
+            raw=raw,
+            by_channel=fields.multichannel,
+            track=fields.track,
+        )
         with front.intake.decoding():
             return await in_thread(front.decode_threads, work, leave)
     except AudioError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from service.dispatch.catalog import ServedModel
 from service.dispatch.utterance import Lane
@@ -13,7 +14,7 @@ from transcripts.alphabets import tells_apart
 from transcripts.languages import NAMES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which would keep nothing that was computed
 class LoadedModel:
     """A loaded model, as the catalog and an engine describe it.
 
@@ -30,7 +31,7 @@ class LoadedModel:
         """Its id."""
         return self.entry.id
 
-    @property
+    @cached_property
     def info(self) -> ModelInfo:
         """Its description."""
         return self.ready.info
@@ -40,7 +41,7 @@ class LoadedModel:
         """The text of each token, in UTF-8, by id."""
         return self.ready.token_bytes
 
-    @property
+    @cached_property
     def languages(self) -> list[str]:
         """ISO 639-1 codes of its languages; empty if they are not known.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from starlette.datastructures import FormData
 from starlette.types import Receive
@@ -39,7 +40,7 @@ _TIMED = ("srt", "vtt", "diarized_json")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TranscriptionOptions:
     """The options of a transcription: a validated form, and the model, decoder and prompt that it names.
 
@@ -55,7 +56,7 @@ class TranscriptionOptions:
     threads: Executor
     identification: Identification | None = None
 
-    @property
+    @cached_property
     def language(self) -> Language:
         """Language and task of the text; a language that must be detected is None."""
         language, source = self._spoken

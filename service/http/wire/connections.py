@@ -1,6 +1,7 @@
 """Counting open connections, in all and of each address."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.requests import HTTPConnection
@@ -92,6 +93,7 @@ def client_of(request: HTTPConnection, key: str | None) -> str:
     return network_of(request.client.host) if request.client else ""
 
 
+@lru_cache(1024)
 def network_of(address: str) -> str:
     """Return an address of IPv4, or the /64 of one of IPv6, as text."""
     try:

@@ -5,6 +5,7 @@ is looked at a fixed number of times, whatever stands around it.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
 MAX_HEAD_BYTES = 1 << 16
@@ -206,6 +207,7 @@ def without_offer(lines: list[bytes]) -> bytes:
     return b"\r\n".join((*(line for line in lines if not line.lower().startswith(b"upgrade:")), b"", b""))
 
 
+@lru_cache(128)
 def is_among(host: str, hosts: frozenset[str]) -> bool:
     """Return whether a host is one of these names, or an address of numbers, which no page can have by rebinding."""
     if host in hosts or ("localhost" in hosts and host.endswith(".localhost")):
@@ -237,6 +239,7 @@ def _body(found: dict[bytes, bytes], version: bytes) -> int | ChunkedBody:
     return int(length)
 
 
+@lru_cache(128)
 def _name_of(host: bytes) -> str:
     """Return the name or address of a Host header, without its port."""
     if len(host) > _LONGEST_HOST or host.translate(None, _HOST):

@@ -51,7 +51,7 @@ class _FormParser(MultiPartParser):
     that are too large together. It skips a preamble (RFC 2046, 5.1.1), and the content of files with other names.
     """
 
-    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, headers: Headers, boundary: bytes, pieces: AsyncGenerator[bytes, None]) -> None:
         super().__init__(
             headers,
             self._complete(pieces),
@@ -59,7 +59,7 @@ class _FormParser(MultiPartParser):
             max_fields=_MAX_FIELDS,
             max_part_size=_MAX_FIELD_BYTES,
         )
-        self._delimiter = b""
+        self._delimiter = b"--" + boundary
         self._preamble = b""
         self._has_begun = False
         self._is_complete = False
@@ -135,8 +135,6 @@ class _FormParser(MultiPartParser):
     def _without_preamble(self, piece: bytes) -> bytes:
         """Return what has come of the form from its first boundary on; nothing before that has come."""
         if not self._preamble:
-            _, params = parse_options_header(self.headers["content-type"])
-            self._delimiter = b"--" + params.get(b"boundary", b"")
             if piece.startswith(self._delimiter):
                 self._has_begun = True
                 return piece
@@ -198,11 +196,12 @@ class Upload:
         Raises:
             RequestError: for a body that is not a complete multipart form; otherwise as `pieces`.
         """
-        charset = parse_options_header(headers.get("content-type"))[1].get(b"charset", b"utf-8").lower()
-        if charset not in _CHARSETS:  # some of Python's take time in the square of the length, or fail in odd ways
+        _, params = parse_options_header(headers.get("content-type"))
+        # Some of Python's charsets take time in the square of the length, or fail in odd ways.
+        if params.get(b"charset", b"utf-8").lower() not in _CHARSETS:
             raise RequestError("The charset of the form is not UTF-8.", code=ErrorCode.MALFORMED_BODY)
         try:
-            return await _FormParser(headers, self.pieces()).parse()
+            return await _FormParser(headers, params.get(b"boundary", b""), self.pieces()).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code=ErrorCode.MALFORMED_BODY) from None
