@@ -1,9 +1,8 @@
-"""Augmentation of waveforms by reverberation, noise, gain and codecs."""
+"""Augmentation of waveforms by reverberation, noise and gain."""
 
 import numpy as np
 
 from audio.samples import Samples
-from training.codec import coded
 from training.recipe_augmentation import Augmentation, Level, Noise, Reverberation
 from training.recordings import AugmentationRecordings
 
@@ -20,7 +19,7 @@ def augmented(
     random: np.random.Generator,
     recordings: AugmentationRecordings | None = None,
 ) -> Samples:
-    """Return a clip, mono float32 [n], with reverberation, noise, another level and a codec, each if it is configured.
+    """Return a clip, mono float32 [n], with reverberation, noise and another level, each if it is configured.
 
     Returns:
         As many samples, float32, within -1 to 1.
@@ -40,10 +39,7 @@ def augmented(
         samples = _added(samples, noise.noise(len(samples), rate, random), snr_db)
     if config.level:
         samples = at_level(samples, config.level, random)
-    samples = np.clip(samples, -1.0, 1.0)
-    if config.codec and random.random() < config.codec.share:
-        samples = np.clip(coded(samples, rate, random), -1.0, 1.0)
-    return samples
+    return np.clip(samples, -1.0, 1.0)
 
 
 def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:

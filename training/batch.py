@@ -21,12 +21,10 @@ class Batch:
         lengths: samples of each clip, [batch].
         masked_frames: features that SpecAugment masks, bool [batch, features]; never in the padding.
         masked_mels: bands that it masks, bool [batch, mels].
-        stretches: factors of the clips' frequencies, [batch], or None if they do not change.
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
         sequences: prompts and transcripts for an attention decoder, [batch, longest]; empty without one.
         sequence_lengths: labels of each sequence, [batch].
-        mixed: if rows are mixed, as features, each with the next one, the share of each row in its own place, [batch].
         audio_seconds: audio in it, without padding.
         skipped: for each clip that cannot be used and is left out, the reason.
         part: its number among the parts of its step.
@@ -38,13 +36,11 @@ class Batch:
     lengths: Tensor
     masked_frames: Tensor
     masked_mels: Tensor
-    stretches: Tensor | None
     tokens: Tensor
     token_lengths: Tensor
     sequences: Tensor
     sequence_lengths: Tensor
     audio_seconds: float
-    mixed: Tensor | None = None
     skipped: tuple[str, ...] = ()
     part: int = 0
     is_silence: bool = False
@@ -62,7 +58,7 @@ class Batch:
         return self.tokens, self.token_lengths
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device, but lengths and stretches on the host, which would wait to read them.
+        """Return the batch on a device, but lengths on the host, which would wait to read them.
 
         If the batch is pinned, the host does not wait for the copies either.
         """
@@ -80,7 +76,6 @@ class Batch:
             masked_mels=change(self.masked_mels),
             tokens=change(self.tokens),
             sequences=change(self.sequences),
-            mixed=None if self.mixed is None else change(self.mixed),
         )
 
 
@@ -90,7 +85,6 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
     ``hop`` is the samples of a feature, ``rate`` those of a second.
     """
     samples = max(samples, *(len(example.samples) for example in examples))
-    stretches = [example.stretch for example in examples]
     features = max(1, samples // hop)
     return Batch(
         position=position,
@@ -98,7 +92,6 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         lengths=torch.tensor([len(example.samples) for example in examples]),
         masked_frames=_stacked([example.masked_frames for example in examples], features),
         masked_mels=_stacked([example.masked_mels for example in examples], len(examples[0].masked_mels)),
-        stretches=torch.tensor(stretches) if any(one != 1.0 for one in stretches) else None,
         tokens=_stacked([example.tokens for example in examples], max(len(one.tokens) for one in examples)),
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),
         sequences=_stacked([example.sequence for example in examples], max(len(one.sequence) for one in examples)),

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from audio.samples import Samples
 from training.ahead import ahead
 from training.augment import augmented
-from training.balance import weights_of_takes
 from training.batch import Batch
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
@@ -23,18 +22,13 @@ from training.sampler import Position
 from training.spec_augment import draw_masks
 from training.student import FRONT_END
 from training.take_index import TakeIndex
-from training.vocal_tract import drawn_stretch
 
 # Clips are brought to this loudness (root mean square), but quiet ones are not made louder without end.
 _LOUDNESS, _LEAST_LOUDNESS = 0.08, 1e-2
-# Seconds, shortest and longest: of silence after a clip, of a voice's turn in a row of several, of a fragment.
-_GAP, _TURN, _FRAGMENT = (0.0, 0.5), (0.6, 4.0), (0.4, 2.0)
+# Seconds, shortest and longest: of silence after a clip, of a fragment.
+_GAP, _FRAGMENT = (0.0, 0.5), (0.4, 2.0)
 # Chance that the voice changes after a fragment, and that a row begins within a clip.
 _OTHER_VOICE, _WITHIN = 0.1, 0.5
-# How far a second voice is below the first, in dB.
-_OVER_DB = (3.0, 20.0)
-# Shape of the beta distribution of shares when rows are mixed.
-_MIXED = 0.3
 # Draws of a clip that cannot be read before a row is given up.
 _TRIES = 10
 
@@ -47,15 +41,14 @@ class Composer:
     def __init__(
         self, takes: TakeIndex, recipe: Recipe, mels: int, recordings: AugmentationRecordings | None = None
     ) -> None:
-        """Prepare to compose; how often a clip is drawn follows from the recipe's balance of sources and speakers."""
+        """Prepare to compose; a voice is drawn as often as its share of the audio says, by the recipe's weights."""
         assert recipe.teacher, "composed sound is for a teacher"
         self._takes, self._recipe, self._config, self._mels = takes, recipe, recipe.teacher.composition, mels
         self._recordings = recordings
-        weights = weights_of_takes(takes, recipe.data)
         # The takes of each voice, and how likely each voice and each of its takes are.
         _, voice, sizes = np.unique(takes.speakers, return_inverse=True, return_counts=True)
         self._of_voice = np.split(np.argsort(voice, kind="stable"), np.cumsum(sizes)[:-1])
-        audio = np.bincount(voice, weights * takes.seconds)
+        audio = np.bincount(voice, takes.weights(recipe.data.weights) * takes.seconds)
         self._voices = audio / audio.sum()
         self._decoded = DecodedTakes()
 
@@ -87,12 +80,9 @@ class Composer:
             except ManifestError as error:
                 skipped.append(str(error))
                 made.append(np.zeros(samples, np.float32))
-        augmentation = self._recipe.augmentation
         features = samples // FRONT_END.hop
-        masks = augmentation.spec_augment
+        masks = self._recipe.augmentation.spec_augment
         masked = [draw_masks(features, self._mels, masks, random) for _ in range(rows)] if masks else []
-        stretches = [drawn_stretch(augmentation.vocal_tract, random) for _ in range(rows)]
-        mixed = random.beta(_MIXED, _MIXED, rows) if random.random() < self._config.mixed else None
         nothing = torch.zeros(rows, 0, dtype=torch.int64)
         is_silence = not any(row.any() for row in made)
         return Batch(
@@ -101,12 +91,10 @@ class Composer:
             lengths=torch.full((rows,), samples),
             masked_frames=_stacked([frames for frames, _ in masked], rows, features),
             masked_mels=_stacked([mels for _, mels in masked], rows, self._mels),
-            stretches=torch.tensor(stretches) if augmentation.vocal_tract else None,
             tokens=nothing,
             token_lengths=torch.zeros(rows, dtype=torch.int64),
             sequences=nothing,
             sequence_lengths=torch.zeros(rows, dtype=torch.int64),
-            mixed=None if mixed is None else torch.from_numpy(np.maximum(mixed, 1 - mixed).astype(np.float32)),
             audio_seconds=0.0 if is_silence else rows * seconds,
             skipped=tuple(skipped),
             part=part,
@@ -115,20 +103,8 @@ class Composer:
 
     def _row(self, samples: int, random: Random, skip: Callable[[str], None]) -> Samples:
         """Return a row, float32 [samples]."""
-        kind = random.random()
-        if kind < self._config.fragments:
-            row = self._pieces(samples, random, skip)
-        elif kind < self._config.fragments + self._config.several:
-            turns, missing = [], samples
-            while missing > 0:
-                turns.append(self._speech(min(missing, _drawn(_TURN, random)), random, skip))
-                missing -= len(turns[-1])
-            row = np.concatenate(turns)
-        else:
-            row = self._speech(samples, random, skip)
-        if random.random() < self._config.over:
-            row = row + self._speech(samples, random, skip) * 10 ** (-random.uniform(*_OVER_DB) / 20)
-        row = row.astype(np.float32)
+        compose = self._pieces if random.random() < self._config.fragments else self._speech
+        row = compose(samples, random, skip).astype(np.float32)
         return augmented(row, FRONT_END.sample_rate, self._recipe.augmentation, random, self._recordings)
 
     def _speech(self, samples: int, random: Random, skip: Callable[[str], None]) -> Samples:

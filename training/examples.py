@@ -18,7 +18,6 @@ from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
 from training.takes import Take
 from training.transcripts import Transcripts
-from training.vocal_tract import drawn_stretch
 from transcripts.prompt import Prompt
 
 
@@ -30,7 +29,6 @@ class Example:
         samples: float32 [n].
         masked_frames: features that SpecAugment masks, [n // hop].
         masked_mels: bands that it masks, [mels].
-        stretch: factor of the clip's frequencies.
         tokens: labels of the transcript, int64 [labels].
         sequence: prompt, transcript and end for an attention decoder, int64; empty without one.
     """
@@ -38,7 +36,6 @@ class Example:
     samples: Samples
     masked_frames: Mask
     masked_mels: Mask
-    stretch: float
     tokens: NDArray[np.int64]
     sequence: NDArray[np.int64]
 
@@ -89,14 +86,13 @@ class Examples:
         samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
         features = len(samples) // FRONT_END.hop
         masked_frames, masked_mels = self._masks(features, random)
-        stretch = drawn_stretch(self._augmentation.vocal_tract, random)
         tokens = np.asarray(self.transcripts.tokens(take.clip, take.clip.text), dtype=np.int64)
         sequence = np.asarray(self.transcripts.sequence(take.clip, tokens.tolist()), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
             raise ManifestError(
                 f"{take.clip} has {len(sequence)} labels with its prompt; the decoder has {self._positions} positions"
             )
-        return Example(samples, masked_frames, masked_mels, stretch, tokens, sequence)
+        return Example(samples, masked_frames, masked_mels, tokens, sequence)
 
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
@@ -106,7 +102,6 @@ class Examples:
             samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
             masked_frames=np.zeros(features, dtype=np.bool_),
             masked_mels=np.zeros(self._mels, dtype=np.bool_),
-            stretch=1.0,
             tokens=np.empty(0, dtype=np.int64),
             sequence=np.asarray(self.transcripts.sequence(clip, []), dtype=np.int64),
         )

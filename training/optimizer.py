@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import AdamW, Muon, Optimizer
 
 from training import recipe
 from training.errors import RecipeError
-from training.muon import Muon
 from training.novograd import NovoGrad
 from training.patterns import named_by
 
@@ -72,7 +71,7 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
     """
     trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
     factors = _factors(trained, config.rates or ())
-    matrices = encoder_matrices(network) if config.matrices == "muon" else {}
+    matrices = encoder_matrices(network) if config.matrices == "muon" else set()
     rest_of: dict[tuple[float, float], list[nn.Parameter]] = {}
     matrices_of: dict[float, list[nn.Parameter]] = {}
     for name, weight in trained.items():
@@ -87,7 +86,8 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
     parts: list[Optimizer] = []
     if matrices_of:
         of_muon = [{"params": own, "factor": factor} for factor, own in matrices_of.items()]
-        parts.append(Muon(of_muon, lr=config.peak, weight_decay=config.weight_decay))
+        # Steps as large as AdamW's (Liu et al., 2025), so that both share a learning rate.
+        parts.append(Muon(of_muon, config.peak, config.weight_decay, adjust_lr_fn="match_rms_adamw"))
     if groups and config.algorithm == "novograd":
         parts.append(NovoGrad(groups, lr=config.peak, betas=betas))
     elif groups:
@@ -107,14 +107,7 @@ def _factors(trained: Iterable[str], rates: Sequence[recipe.Rate]) -> dict[str, 
     return factors
 
 
-def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the encoder's trainable matrices by name: of linear layers and of convolutions of width 1."""
-    matrices: dict[str, nn.Parameter] = {}
-    for name, module in network.named_modules():
-        is_matrix = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d) and module.kernel_size == (1,))
-        if name.startswith("encoder.") and is_matrix:
-            assert isinstance(module.weight, nn.Parameter)
-            if not module.weight.requires_grad:  # frozen
-                continue
-            matrices[f"{name}.weight"] = module.weight
-    return matrices
+def encoder_matrices(network: nn.Module) -> set[str]:
+    """Return the names of the encoder's matrices, of linear layers."""
+    linear = {f"{name}.weight" for name, module in network.named_modules() if isinstance(module, nn.Linear)}
+    return {name for name in linear if name.startswith("encoder.")}

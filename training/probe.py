@@ -276,7 +276,6 @@ def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:
         lengths=torch.full((rows,), samples),
         masked_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
         masked_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
-        stretches=None,
         tokens=labels,
         token_lengths=counts,
         sequences=labels if attends else labels[:, :0],

@@ -25,9 +25,6 @@ class TrainingData:
         min_seconds: shorter takes are left out.
         max_seconds: longer takes are left out.
         speeds: factors of speed; each clip is a take at each of them, and 1 is the clip itself.
-        source_balance: a source's share of an epoch is proportional to its audio to this power: 1 keeps the shares of
-            the data, 0 makes all sources equal.
-        speaker_balance: the same for the speakers of a source.
         max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
             transcript needs far more memory. None leaves out none.
         unknown_share: most takes, as a share of all, whose transcripts have letters or digits without a label.
@@ -41,8 +38,6 @@ class TrainingData:
     min_seconds: float = within(0.1, 60, default=0.5)
     max_seconds: float = within(0.1, 60, default=20.0)
     speeds: tuple[float, ...] = within(0.5, 2, default=(1.0,))
-    source_balance: float = within(0, 1, default=1.0)
-    speaker_balance: float = within(0, 1, default=1.0)
     max_labels_per_second: float | None = within(0.1, 1000, default=None)
     unknown_share: float = within(0, 1, default=0.1)
     window: int | None = within(1, 1_000_000_000, default=None)
@@ -111,27 +106,17 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """Composed sound of one length: clips of one voice after another, or of several, or fragments of clips.
+    """Composed sound of one length: clips of one voice after another, or fragments of clips.
 
     Attributes:
         lengths: seconds of the rows of a batch, each as likely as the others; one may be named twice.
         speeds: lowest and highest speed, which changes pitch too.
-        several: share of the rows that more than one voice speaks, one after the other.
         fragments: share of the rows that are pieced together from fragments of 0.4 to 2 s.
-        over: share of the rows with a weaker voice over the first.
-        mixed: share of the batches whose rows are mixed, as features, each with the next (Zhang et al., 2018).
     """
 
     lengths: tuple[float, ...] = within(1, 60, default=(4.0, 6.0, 8.0, 8.0, 10.0, 12.0, 12.0, 16.0, 20.0))
     speeds: tuple[float, float] = within(0.5, 2, default=(0.78, 1.28))
-    several: float = within(0, 1, default=0.15)
     fragments: float = within(0, 1, default=0.4)
-    over: float = within(0, 1, default=0.15)
-    mixed: float = within(0, 1, default=0.3)
-
-    def __post_init__(self) -> None:
-        if self.several + self.fragments > 1:
-            raise ValueError("several and fragments must be at most 1 together")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,17 +24,6 @@ class SpecAugment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VocalTract:
-    """Vocal tract length perturbation: higher or lower voices, without moving sounds in time (Jaitly and Hinton, 2013).
-
-    Attributes:
-        factors: lowest and highest factor of the frequencies.
-    """
-
-    factors: tuple[float, float] = within(0.5, 2, default=(0.85, 1.18))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
     """Noise that is added to a share of the clips, of a colour between white and brown.
 
@@ -102,25 +91,12 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codec:
-    """Lossy codecs for a share of the clips.
-
-    Attributes:
-        share: share of the clips.
-    """
-
-    share: float = within(0, 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
     """Augmentation of clips; None turns one off."""
 
     spec_augment: SpecAugment | None = None
-    vocal_tract: VocalTract | None = None
     noise: Noise | None = None
     reverberation: Reverberation | None = None
     recorded_noise: RecordedNoise | None = None
     recorded_rooms: RecordedRooms | None = None
     level: Level | None = None
-    codec: Codec | None = None

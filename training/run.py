@@ -15,7 +15,6 @@ from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.adapters import add_adapters, merged
 from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
-from training.balance import weights_of_takes
 from training.batch import Batch
 from training.buckets import buckets_of_equal_audio
 from training.composition import Composer
@@ -319,7 +318,6 @@ def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeat
 
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
     seconds, labels, data, batches = takes.seconds, takes.labels, recipe.data, recipe.batches
-    weights = weights_of_takes(takes, data)
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
     if batches.rows and len(batches.rows) != len(buckets.all):
@@ -328,7 +326,14 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
         )
     buckets = dataclasses.replace(buckets, counts=batches.rows)
     return BucketSampler(
-        seconds, weights, buckets, recipe.seed, labels, batches.parts, takes.shards, recipe.data.window
+        seconds,
+        takes.weights(data.weights),
+        buckets,
+        recipe.seed,
+        labels,
+        batches.parts,
+        takes.shards,
+        data.window,
     )
 
 

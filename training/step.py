@@ -27,7 +27,6 @@ from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
 from training.teacher import TeacherModel
-from training.vocal_tract import stretched
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +198,6 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
 def _features(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the augmented features of a batch, [batch, mels, frames], and the frames of each row."""
     features, frames = run.front_end(batch.waveforms, batch.lengths.to(run.device, non_blocking=True))
-    if batch.stretches is not None:
-        features = stretched(features, batch.stretches, run.config.features)
-    if batch.mixed is not None:
-        features = torch.lerp(features.roll(-1, dims=0), features, batch.mixed[:, None, None])
     masked = batch.masked_frames[:, None] | batch.masked_mels[:, :, None]
     return features.masked_fill(masked, 0.0), frames
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from models import Prompt
@@ -33,15 +34,14 @@ from training.survey import Survey
 from training.takes import Take, fitting
 from training.transcripts import Transcripts
 
-_FORMAT = 3
+_FORMAT = 4
 _CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
 _TAKE = np.dtype(
     [
         ("place", "<u8"),  # of the clip's line in clips.jsonl
         ("seconds", "<f8"),
         ("speed", "<f8"),
-        ("source", "<u8"),  # a digest, as the speaker
-        ("speaker", "<u8"),
+        ("speaker", "<u8"),  # a digest
         ("size", "<u4"),  # of the clip's line, in bytes
         ("labels", "<u4"),
         ("shard", "<u4"),
@@ -63,7 +63,7 @@ class TakeIndex(Sequence[Take]):
         digest: identifies the takes, with their transcripts, in their order.
         seconds: the length of each take, [takes].
         labels: the number of its labels, its prompt included; 0 without a transcript.
-        sources, speakers: a number for its source, and one for its speaker, another one in another source.
+        speakers: a number for its speaker, another one in another source.
         shards: the number of its shard, from 0: a file of several recordings, or a thousand clips in a row.
         sets: the number of the recipe's manifest that lists it, from 0.
     """
@@ -77,12 +77,16 @@ class TakeIndex(Sequence[Take]):
         self.survey = [str(line) for line in about["survey"]]
         self.digest = str(about["digest"])
         self._records = np.memmap(folder / _TAKES, _TAKE, "r")
-        self.seconds, self.labels, self.sources, self.speakers, self.shards, self.sets = (
-            np.asarray(self._records[name]) for name in ("seconds", "labels", "source", "speaker", "shard", "set")
+        self.seconds, self.labels, self.speakers, self.shards, self.sets = (
+            np.asarray(self._records[name]) for name in ("seconds", "labels", "speaker", "shard", "set")
         )
         self._path = folder / _CLIPS
         self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._file)
+
+    def weights(self, of_sets: Sequence[float] | None) -> NDArray[np.float64]:
+        """Return how often an epoch has each take, [takes], by the weights of the recipe's manifests; None: once."""
+        return np.ones(len(self)) if of_sets is None else np.asarray(of_sets)[self.sets]
 
     def __len__(self) -> int:
         return len(self._records)
@@ -180,7 +184,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
             if not kept:
                 continue
             line = _line(clip)
-            about = (_digest(clip.source), _digest(clip.source, clip.speaker), len(line))
+            about = (_digest(clip.source, clip.speaker), len(line))
             shard = shards.number(clip)
             for take, labels in kept:
                 record = (clips.tell(), take.seconds, take.speed, *about, labels, shard, number)

@@ -16,7 +16,6 @@ from training.sampler import Position
 
 AUGMENTATION = {
     "noise": {"share": 0.5, "snr_db": [5, 30]},
-    "vocal_tract": {"factors": [0.9, 1.1]},
     "spec_augment": {},
 }
 
@@ -50,7 +49,7 @@ def test_a_step_is_the_same_again_and_every_part_is_another_of_the_same_length(t
 
     first, same, part, later = one.batch(5, 0), again.batch(5, 0), one.batch(5, 1), one.batch(6, 0)
 
-    for name in ("waveforms", "masked_frames", "masked_mels", "stretches"):
+    for name in ("waveforms", "masked_frames", "masked_mels"):
         assert torch.equal(getattr(first, name), getattr(same, name))
     assert part.waveforms.shape == first.waveforms.shape
     assert not torch.equal(part.waveforms, first.waveforms)
@@ -62,20 +61,10 @@ def test_a_step_is_the_same_again_and_every_part_is_another_of_the_same_length(t
     assert not torch.equal(composer(tmp_path, seed=1).batch(5, 0).waveforms, composer(tmp_path).batch(5, 0).waveforms)
 
 
-@pytest.mark.parametrize("kind", ["several", "fragments", "over"])
-def test_every_kind_of_row_is_composed(tmp_path, kind):
-    plain = composer(tmp_path, several=0, fragments=0, over=0, mixed=0)
-    other = composer(tmp_path, **({"several": 0, "fragments": 0, "over": 0, "mixed": 0} | {kind: 1}))
+def test_fragments_make_other_rows_than_whole_clips(tmp_path):
+    whole, pieces = composer(tmp_path, fragments=0), composer(tmp_path, fragments=1)
 
-    assert not torch.equal(plain.batch(0, 0).waveforms, other.batch(0, 0).waveforms)
-
-
-def test_shares_of_mixed_rows_are_above_a_half(tmp_path):
-    batch = composer(tmp_path, mixed=1).batch(0, 0)
-
-    assert batch.mixed.shape == batch.lengths.shape
-    assert batch.mixed.min() >= 0.5
-    assert batch.mixed.max() <= 1
+    assert not torch.equal(whole.batch(0, 0).waveforms, pieces.batch(0, 0).waveforms)
 
 
 def test_a_clip_that_cannot_be_read_is_named_and_another_one_is_taken(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.training.small_run import TEXTS, manifest, recipe_file
-from training.balance import weights_of_takes
 from training.errors import RecipeError
 from training.loop import train
 from training.recipe_file import read_recipe
@@ -34,15 +33,6 @@ def test_an_epoch_has_the_clips_of_a_data_set_as_often_as_its_weight_says(tmp_pa
 
 def test_without_weights_each_clip_is_there_once(tmp_path):
     assert drawn(run_of(tmp_path)).tolist() == [1, 1, 1, 1]
-
-
-def test_weights_and_balance_multiply(tmp_path):
-    balanced = run_of(tmp_path, source_balance=0.5)
-    weighted = run_of(tmp_path, source_balance=0.5, weights=[2, 1])
-
-    before, after = (weights_of_takes(run.takes, run.recipe.data) for run in (balanced, weighted))
-
-    assert after == pytest.approx(before * [2, 2, 1, 1])
 
 
 def test_a_run_with_weights_resumes_as_if_it_had_not_stopped(tmp_path):

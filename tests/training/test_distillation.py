@@ -243,7 +243,6 @@ def test_a_student_with_other_frames_than_its_teacher_is_refused(tmp_path):
         ({"vocabulary": str(CHECKPOINT)}, "teacher and vocabulary exclude each other"),
         ({"student": STUDENT | {"transducer": {"predictor_width": 8, "joint_width": 8}}}, "a CTC head alone"),
         ({"steps": 5}, "teacher.apart.steps must be at most steps"),
-        ({"teacher": TEACHER | {"composition": {"several": 0.7, "fragments": 0.7}}}, "at most 1 together"),
     ],
 )
 def test_a_recipe_that_does_not_go_with_a_teacher_is_refused(tmp_path, changes, match):
@@ -278,7 +277,7 @@ def test_clips_that_cannot_be_read_are_left_out_and_a_run_without_any_ends(tmp_p
 def test_a_student_of_random_weights_comes_to_its_teachers_tokens(tmp_path):
     manifest(tmp_path, {"awb-4s": None})
     # A teacher of random weights has other tokens for nearly the same sound, so the student hears just this one often.
-    composition = {"lengths": [4], "speeds": [1, 1], "several": 0, "fragments": 0, "over": 0, "mixed": 0}
+    composition = {"lengths": [4], "speeds": [1, 1], "fragments": 0}
     teacher = TEACHER | {"apart": {"steps": 900, "peak": 0.004, "noise": 0.02}, "composition": composition}
     changes = {
         "steps": 3000,

@@ -7,7 +7,7 @@ from tests.training.small_run import CHECKPOINT, manifest
 from training.batch import collate
 from training.examples import Examples
 from training.manifest import read_manifest
-from training.recipe_augmentation import Augmentation, Noise, SpecAugment, VocalTract
+from training.recipe_augmentation import Augmentation, Noise, SpecAugment
 from training.sampler import Draw, Position
 from training.takes import Take
 from training.vocabulary_file import read_vocabulary
@@ -40,17 +40,7 @@ def test_without_augmentation_a_clip_is_what_it_is(tmp_path):
     assert np.array_equal(one.samples, takes(tmp_path)[0].samples(16_000))
     assert not one.masked_frames.any()
     assert not one.masked_mels.any()
-    assert one.stretch == 1.0
     assert VOCABULARY.tokenizer.join(one.tokens.tolist()) == "the water was"
-
-
-def test_voices_are_made_higher_as_often_as_lower_within_the_bounds(tmp_path):
-    make = examples(tmp_path, augmentation=Augmentation(vocal_tract=VocalTract(factors=(0.8, 1.25)))).make
-    stretches = [make(epoch, Draw(0, 0)).stretch for epoch in range(200)]
-
-    assert 0.8 <= min(stretches) < 0.85
-    assert 1.2 < max(stretches) <= 1.25
-    assert 70 < sum(stretch < 1 for stretch in stretches) < 130
 
 
 def test_a_batch_holds_its_clips_and_zeros(tmp_path):

@@ -20,9 +20,7 @@ from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
 from training.step import batch_losses, take_step
-from training.student import FRONT_END
 from training.vocabulary import new_vocabulary
-from training.vocal_tract import stretched
 
 CPU = torch.device("cpu")
 EIGHT_PARTS = {"seconds": 8, "buckets": 2, "parts": 8}  # more than there are clips
@@ -298,20 +296,6 @@ def test_hidden_features_do_not_reach_the_student(tmp_path):
     assert not seen[0][0, :, 3:9].any()
     assert not seen[0][0, 70:].any()
     assert seen[0][0, :70, 10:20].all()
-
-
-def test_the_students_features_are_of_stretched_voices(tmp_path):
-    run = new_run(tmp_path, augmentation={"vocal_tract": {"factors": [1.2, 1.3]}})
-    run.network.eval()
-    batch = next(load(run.sampler, run.examples, Position()))
-    seen = []
-    run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-
-    batch_losses(run, batch)
-
-    features, _ = run.front_end(batch.waveforms, batch.lengths)
-    assert torch.equal(seen[0], stretched(features, batch.stretches, FRONT_END))
-    assert not torch.allclose(seen[0], features)
 
 
 def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):

@@ -21,7 +21,7 @@ STUDENT = {"layers": 2, "width": 16, "heads": 2, "subsampling_channels": 8, "tra
 
 def test_the_host_waits_for_nothing_in_a_part_of_a_step(tmp_path):
     manifest(tmp_path)
-    augmentation = {"spec_augment": {}, "vocal_tract": {"factors": [0.9, 1.1]}}
+    augmentation = {"spec_augment": {}}
     run = Run(read_recipe(recipe_file(tmp_path, student=STUDENT, augmentation=augmentation)), tmp_path, DEVICE)
     # PyTorch's CTC waits for the device when it copies the lengths there.
     run.recipe = replace(run.recipe, objective=replace(run.recipe.objective, ctc=0.0))
