@@ -159,12 +159,11 @@ $(SHIPPED_TRITON)/.ready:
 	  $(PYTHON) -m pip install --quiet --no-deps --upgrade --target $(SHIPPED_TRITON) triton==3.7.1
 	mkdir -p $(SHIPPED_TRITON) && touch $@
 
-# Mixed traffic and faults, twenty minutes (tests/soak). ARGS='--minutes 2 --seed 7', or '--mode row', or '--mode slow'.
+# Mixed traffic and faults, twenty minutes (tests/soak). ARGS='--minutes 2 --seed 7'.
 soak: setup
 	$(BIN)/python -m tests.soak $(ARGS)
 
-# Damaged files for the processes that decode, ten minutes for each library (tests/audio/fuzz.py).
-# ARGS='FFmpeg --minutes 1 --seed 7'.
+# Damaged files for the processes that decode, half an hour (tests/audio/fuzz.py). ARGS='--minutes 1 --seed 7'.
 fuzz: setup
 	$(BIN)/python -m tests.audio.fuzz $(ARGS)
 

@@ -30,6 +30,7 @@ from audio.child_protocol import (
 from audio.confinement import LAYERS, environment
 from audio.descriptor import Copies, read_only, sealed_file
 from audio.errors import AudioError
+from audio.limits import MOST_CHANNELS
 from audio.origin import Origin, Sink, Wanted
 from audio.source import check_numbers
 
@@ -76,7 +77,6 @@ class ChildProcess:
     """A process that runs ``audio.child``; one thread at a time may use it.
 
     Attributes:
-        is_ready: whether it has given up its rights.
         unconfined: which of ``audio.confinement.LAYERS`` do not hold, once it is ready.
         has_refused: whether it refused a file: what its libraries have left behind is unknown.
 
@@ -90,7 +90,6 @@ class ChildProcess:
         self._worked = 0.0
         self._is_answering = False
         self.has_refused = False
-        self.is_ready = False
         self.unconfined: tuple[str, ...] = ()
         arguments = (str(confinement.memory_bytes), str(2 * math.ceil(confinement.seconds) + _OWN_SECONDS))
         with contextlib.ExitStack() as if_it_fails:
@@ -120,11 +119,6 @@ class ChildProcess:
         self._bound(confinement.seconds)
 
     @property
-    def pid(self) -> int:
-        """The child's process id."""
-        return self._process.pid
-
-    @property
     def is_usable(self) -> bool:
         """Whether the child is idle, and may decode another file."""
         limits = self._confinement
@@ -144,7 +138,6 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             self.close()
             raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
-        self.is_ready = True
         self.unconfined = tuple(layer for layer in LAYERS if layer in missing.decode(errors="replace").split())
 
     def decode_into(self, sink: Sink, file: BinaryIO, container: str, wanted: Wanted) -> Origin:
@@ -161,7 +154,7 @@ class ChildProcess:
         began = time.monotonic()
         is_copied = self._copies.take(file)
         limits = wanted.limits
-        most = [math.ceil(wanted.rate * (limits.max_seconds + 1))] * (limits.max_channels if wanted.by_channel else 1)
+        most = [math.ceil(wanted.rate * (limits.max_seconds + 1))] * (MOST_CHANNELS if wanted.by_channel else 1)
         asked = request(container, wanted)
         with contextlib.nullcontext() if is_copied else read_only(file) as descriptor:
             self._files += 1

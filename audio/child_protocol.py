@@ -11,14 +11,14 @@ from dataclasses import astuple
 from enum import IntEnum
 
 from audio.errors import AudioError, AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
-from audio.limits import AudioLimits
+from audio.limits import AudioLimits, check_form
 from audio.origin import Origin, Wanted
 from audio.sniff import SUPPORTED
 
 RING_BYTES = 1 << 22  # 65 s at 16 kHz
 MOST_PIECES = 1024
 GO_ON = b"g"
-_REQUEST = struct.Struct("<B?BIddIII")
+_REQUEST = struct.Struct("<B?BIdd")
 MOST_BYTES_OF_REQUEST = _REQUEST.size
 HEADER = struct.Struct("<BHH")  # kind, number of pieces, bytes behind them
 PIECE = struct.Struct("<BI")  # channel, samples
@@ -92,7 +92,7 @@ def read_origin(packed: bytes, container: str, limits: AudioLimits) -> Origin:
     origin = Origin(seconds, container, channels, rate, is_truncated, track, tracks)
     if not (limits.min_seconds <= seconds <= limits.max_seconds and channels and rate and track <= tracks):
         raise ValueError(f"{origin}")
-    limits.check_form(channels, rate)
+    check_form(channels, rate)
     return origin
 
 

@@ -17,14 +17,14 @@ import numpy as np
 from audio import ogg, riff
 from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
 from audio.joined import begins, flacs_behind
-from audio.limits import AudioLimits
+from audio.limits import AudioLimits, check_form
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, Wanted, drain
 from audio.packets import PacketSource, check_same_channels, tracks_of
 from audio.pcm import RAW, PcmSource
 from audio.piece import Piece
 from audio.raw import RawFormat
-from audio.reader import Reader, reader_of
+from audio.reader import suits_libsndfile
 from audio.samples import Samples
 from audio.sniff import container_of
 from audio.sound_file import Room, SoundFileSource, new_room
@@ -100,7 +100,7 @@ def decode_as(container: str, sink: Sink, file: BinaryIO, wanted: Wanted, room: 
     Where channels are mixed, ``room`` gives memory to decode into; it may be that of the sink.
     """
     header = riff.read_header(file) if container == "wav" else None
-    may_have_tracks = wanted.by_channel and wanted.track is None and reader_of(file, container) is Reader.FFMPEG
+    may_have_tracks = wanted.by_channel and wanted.track is None and not suits_libsndfile(file, container)
     if may_have_tracks and (tracks := tracks_of(file, container)) > 1:
         return _tracks_as_channels(container, sink, file, wanted, tracks)
     if len(recordings := begins(file, container)) > 1:
@@ -155,7 +155,7 @@ def _tracks_as_channels(container: str, sink: Sink, file: BinaryIO, wanted: Want
         AudioError: if none decodes.
     """
     limits = wanted.limits
-    limits.check_form(tracks, limits.min_rate)
+    check_form(tracks, wanted.rate)
     origins: list[Origin] = []
     failures: list[Exception] = []
     for channel in range(tracks):
@@ -190,7 +190,7 @@ def _opened(
     elif container == "mp3" and (tag := after_id3(file)) > _LONGEST_TAG:
         with PacketSource.open(Piece(file, tag), container, limits, track) as packets:
             yield packets
-    elif reader_of(file, container) is Reader.LIBSNDFILE:
+    elif suits_libsndfile(file, container):
         if container == "ogg":
             limits.check_decoded(*ogg.vorbis_frames(file), channels=1)
             file.seek(0)

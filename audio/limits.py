@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
 
+MOST_CHANNELS = 8
+_LEAST_RATE, _MOST_RATE = 1_000, 384_000  # Hz
 _MOST_SAMPLES_A_SECOND = 2 * 96_000  # of all channels, on average over the longest recording
 
 
@@ -12,22 +14,11 @@ class AudioLimits:
     """Limits on decoded audio. The size of a file in bytes is limited where it is received.
 
     The longest audio is counted in decoded frames, because headers may be wrong; it is shorter with more samples than
-    stereo has at 96 kHz. Rates are those of the file, in Hz.
+    stereo has at 96 kHz.
     """
 
     max_seconds: float = 14_400.0
     min_seconds: float = 0.1
-    max_channels: int = 8
-    min_rate: int = 1_000
-    max_rate: int = 384_000
-
-    def check_form(self, channels: int, rate: int) -> None:
-        """Raise UnsupportedFormatError for channels and rates outside the limits, before samples take memory."""
-        if channels > self.max_channels:
-            raise UnsupportedFormatError(f"the audio has {channels} channels; at most {self.max_channels} are accepted")
-        if not self.min_rate <= rate <= self.max_rate:
-            accepted = f"from {self.min_rate} to {self.max_rate} Hz are accepted"
-            raise UnsupportedFormatError(f"the sample rate is {rate} Hz; {accepted}")
 
     def check_decoded(self, frames: int, rate: float, channels: int) -> None:
         """Raise AudioTooLongError if ``frames`` of ``channels`` at ``rate`` are too much.
@@ -48,3 +39,12 @@ class AudioLimits:
         if seconds < self.min_seconds:
             least = self.min_seconds
             raise AudioTooShortError(f"the audio lasts {seconds:.3g} s, less than {least:g} s, the least accepted")
+
+
+def check_form(channels: int, rate: int) -> None:
+    """Raise UnsupportedFormatError for channels, or a rate in Hz, outside the limits, before samples take memory."""
+    if channels > MOST_CHANNELS:
+        raise UnsupportedFormatError(f"the audio has {channels} channels; at most {MOST_CHANNELS} are accepted")
+    if not _LEAST_RATE <= rate <= _MOST_RATE:
+        accepted = f"from {_LEAST_RATE} to {_MOST_RATE} Hz are accepted"
+        raise UnsupportedFormatError(f"the sample rate is {rate} Hz; {accepted}")

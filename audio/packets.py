@@ -17,7 +17,7 @@ from av.container import InputContainer
 from av.stream import Disposition
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
-from audio.limits import AudioLimits
+from audio.limits import MOST_CHANNELS, AudioLimits, check_form
 from audio.mixing import Mixer
 from audio.resample import resampled
 from audio.samples import Samples
@@ -107,7 +107,7 @@ class PacketSource:
             if track is not None or len(tracks) == 1:
                 yield cls(container, name, limits, track or tracks[0])
                 return
-        chosen = cls._first_with_sound(file, name, limits, tracks[: limits.max_channels])
+        chosen = cls._first_with_sound(file, name, limits, tracks[:MOST_CHANNELS])
         with _container(file, name) as container:
             yield cls(container, name, limits, chosen)
 
@@ -203,7 +203,7 @@ class PacketSource:
                 self.broken = True
                 continue
             for frame in frames:
-                self._limits.check_form(frame.layout.nb_channels, frame.sample_rate)
+                check_form(frame.layout.nb_channels, frame.sample_rate)
                 self.broken = False
                 yield frame
 

@@ -9,7 +9,7 @@ from typing import BinaryIO, Self
 
 import numpy as np
 
-from audio.limits import AudioLimits
+from audio.limits import AudioLimits, check_form
 from audio.raw import RawFormat
 from audio.riff import Pcm, read_header
 from audio.samples import Samples
@@ -39,7 +39,7 @@ class PcmSource:
     track = tracks = 1
 
     def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits, *, big_endian: bool = False) -> None:
-        limits.check_form(pcm.channels, pcm.rate)
+        check_form(pcm.channels, pcm.rate)
         self._file = file
         self._pcm = pcm
         self._type = ">i2" if big_endian else "<i2"

@@ -10,7 +10,7 @@ import soundfile
 
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
-from audio.limits import AudioLimits
+from audio.limits import AudioLimits, check_form
 from audio.samples import Samples
 from audio.source import Mix, falls_short
 
@@ -60,7 +60,7 @@ class SoundFileSource:
         self.rate: int = sound.samplerate
         self.frames = 0
         self.broken = False
-        limits.check_form(self.channels, self.rate)
+        check_form(self.channels, self.rate)
 
     @classmethod
     @contextmanager

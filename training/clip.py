@@ -13,7 +13,7 @@ import soundfile
 from audio.decode import decode_into
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.reader import Reader, reader_of
+from audio.reader import suits_libsndfile
 from audio.samples import Samples
 from audio.sniff import container_of
 from models import Prompt
@@ -101,7 +101,7 @@ class Clip:
         """Return the ``seconds`` from ``start`` on, and decode nothing behind them."""
         assert self.start is not None, "the whole is read at once"
         start = self.start
-        if reader_of(file, container_of(file)) is not Reader.FFMPEG:  # libsndfile finds the place by itself
+        if suits_libsndfile(file, container_of(file)):  # libsndfile finds the place by itself
             try:
                 file, start = _cut_out(file, start, self.seconds), 0.0
             except (RuntimeError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 import io
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 
@@ -84,17 +83,6 @@ def test_mono_at_the_rate_asked_for_is_what_soundfile_reads(container, codec):
     data = encoded(np.random.default_rng(0).uniform(-1, 1, 40_001).astype(np.float32), 16000, container, codec)
 
     np.testing.assert_array_equal(decoded(data).samples, soundfile.read(io.BytesIO(data), dtype="float32")[0])
-
-
-def test_many_threads_decode_at_once():
-    files = [encoded(tone(200 + 50 * n, 1, 44100), 44100, *FORMATS[n % len(FORMATS)]) for n in range(36) if n % 9 < 8]
-    one_by_one = [decoded(data).samples for data in files]
-
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda data: decoded(data).samples, files))
-
-    for alone, threaded in zip(one_by_one, together, strict=True):
-        np.testing.assert_array_equal(threaded, alone)
 
 
 # Limits

@@ -140,17 +140,10 @@ def test_audio_over_the_limit_is_refused_before_it_is_read(tmp_path):
         assert file.tell() < os.fstat(file.fileno()).st_size / 20
 
 
-@pytest.mark.parametrize(
-    ("limits", "says"),
-    [
-        (AudioLimits(max_channels=1), "2 channels; at most 1"),
-        (AudioLimits(max_rate=44100), "48000 Hz; from 1000 to 44100"),
-        (AudioLimits(min_rate=50000), "48000 Hz; from 50000"),
-    ],
-)
-def test_channels_and_rate_out_of_range_are_refused_and_the_limit_named(limits, says):
+@pytest.mark.parametrize(("rate", "says"), [(500, "500 Hz; from 1000 to 384000"), (400_000, "400000 Hz; from 1000")])
+def test_rates_out_of_range_are_refused_and_the_limit_named(rate, says):
     with pytest.raises(UnsupportedFormatError, match=says):
-        decoded(media(np.zeros((2, 48000)), 48000, "webm", "libopus"), limits)
+        decoded(media(np.zeros(rate), rate, "mov", "pcm_s16be"))
 
 
 # Damage

@@ -19,16 +19,12 @@ def resample(samples, source_rate, rate):
     return np.concatenate(list(resampled([samples], source_rate, rate)))
 
 
-@pytest.mark.parametrize("frequency", [100, 1000, 4000, 7000])
+@pytest.mark.parametrize(("frequency", "passes"), [(100, True), (7000, True), (8100, False), (20000, False)])
 @pytest.mark.parametrize("source_rate", [44100, 48000])
-def test_the_band_of_the_new_rate_passes(source_rate, frequency):
-    assert level_db(resample(tone(frequency, 2, source_rate, level=1), source_rate, 16000)) == pytest.approx(0, abs=0.1)
+def test_the_band_of_the_new_rate_passes_and_what_would_alias_is_gone(source_rate, frequency, passes):
+    level = level_db(resample(tone(frequency, 2, source_rate, level=1), source_rate, 16000))
 
-
-@pytest.mark.parametrize("frequency", [8100, 9000, 12000, 20000])
-@pytest.mark.parametrize("source_rate", [44100, 48000])
-def test_what_would_alias_is_gone(source_rate, frequency):
-    assert level_db(resample(tone(frequency, 2, source_rate, level=1), source_rate, 16000)) < -100
+    assert abs(level) < 0.1 if passes else level < -100
 
 
 def test_equal_rates_pass_untouched():

@@ -2,21 +2,10 @@
 
 import codecs
 
-import numpy as np
 import pytest
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
-from audio.sniff import HEAD_BYTES, SUPPORTED, sniff
-from tests.audio.sound_files import LOSSLESS, LOSSY, encoded
-
-NAMES = {"RF64": "wav", "W64": "wav"}
-
-
-@pytest.mark.parametrize(("container", "codec"), LOSSLESS + LOSSY)
-def test_every_supported_container_is_recognised(container, codec):
-    head = encoded(np.zeros(16000), 16000, container, codec)[:HEAD_BYTES]
-
-    assert sniff(head) == NAMES.get(container, container.lower())
+from audio.sniff import SUPPORTED, sniff
 
 
 @pytest.mark.parametrize(
@@ -73,7 +62,7 @@ def test_other_beginnings_of_supported_containers_are_recognised(head, container
         (codecs.BOM_UTF16_LE + '{"error": "not found"}'.encode("utf-16-le"), "JSON"),
         (codecs.BOM_UTF16_LE + "Hello".encode("utf-16-le"), "text"),
         (codecs.BOM_UTF16_BE + "Hello".encode("utf-16-be"), "text"),
-        ("Überraschung, kein Ton".encode(), "text"),
+        ("Überraschung, kein Ton, äää".encode()[:-1], "text"),  # cut within a character
         (b"PK\x03\x04\x14\0", "a ZIP archive"),
     ],
 )
@@ -91,11 +80,6 @@ def test_an_error_names_the_format_and_the_supported_ones(head, name):
 def test_an_unknown_format_is_refused_without_a_guess(head):
     with pytest.raises(UnsupportedFormatError, match="in no known audio format"):
         sniff(head)
-
-
-def test_a_text_cut_within_a_character_is_still_text():
-    with pytest.raises(UnsupportedFormatError, match="text"):
-        sniff("kein Ton, nur ein langer deutscher Satz mit vielen Wörtern und äää".encode()[:-1])
 
 
 def test_an_empty_file_is_invalid():

@@ -3,8 +3,6 @@
     make soak                                        twenty minutes on the bundled model, a fault every ten seconds
     make soak ARGS='--minutes 2 --seed 7'            the same traffic and faults again, as far as times allow
     make soak ARGS='--http-processes 2'              with several HTTP processes, which are killed too
-    make soak ARGS='--mode row --requests 100000'    requests in a row on the stub engine
-    make soak ARGS='--mode slow --requests 2000'     as many slow uploads at once
 
 It ends with 1 if an answer was wrong that no fault explains, a transcript was not that of the recording alone, or
 memory, descriptors, threads, processes or files are not back at their level.
@@ -15,7 +13,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import random
 import secrets
 import signal
 import socket
@@ -28,8 +25,7 @@ from pathlib import Path
 
 import httpx
 
-from service.engine.stub import SAMPLE_RATE
-from tests.service.serving import form, metric, post_bytes, tone, wav
+from tests.service.serving import form, metric
 from tests.soak.account import Account
 from tests.soak.clients import Clients
 from tests.soak.faults import Faults
@@ -42,10 +38,7 @@ _READY_SECONDS = 900.0
 _QUIET_SECONDS = 300.0
 # The service must answer before its clients lose patience.
 _REQUEST_SECONDS = 240
-_IN_A_ROW_AT_ONCE = 8
 _OF_REST = ("steno_http_requests_in_flight{", "steno_connections ", "steno_queue_depth{", "steno_engine_up{")
-_SLOW_PIECES = 10
-_SLOW_SECONDS = 1.0
 
 
 def say(what: str) -> None:
@@ -157,66 +150,6 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
     return account, before.excess(after)
 
 
-def stubbed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
-    """Send requests to the stub engine: one after the other by a few clients, or slowly, all at once."""
-    account = Account()
-    clip = wav(tone(SAMPLE_RATE // 2))
-    with service(folder, "tests.soak.stub_service", "{port}", str(args.http_processes)) as (url, process):
-        text = httpx.post(f"{url}/v1/audio/transcriptions", **form(clip), trust_env=False).json()["text"]
-
-        async def load(requests: int) -> None:
-            if args.mode == "row":
-                await _in_a_row(url, clip, text, requests, account)
-            else:
-                await _slowly(url, clip, text, requests, args.seed, account)
-
-        asyncio.run(load(min(2000, args.requests)))
-        before = at_rest(url, process, folder)
-        asyncio.run(load(args.requests))
-        after = at_rest(url, process, folder)
-    return account, before.excess(after)
-
-
-async def _in_a_row(url: str, clip: bytes, text: str, requests: int, account: Account) -> None:
-    async def client(count: int) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=_QUIET_SECONDS, trust_env=False) as http:
-            for _ in range(count):
-                began = time.monotonic()
-                answer = await http.post("/v1/audio/transcriptions", **form(clip))
-                is_right = answer.status_code == 200 and answer.json()["text"] == text
-                account.note("in a row", str(answer.status_code), began, is_right=is_right, detail=answer.text)
-                if not sum(account.outcomes.values()) % 10_000:
-                    say(f"{sum(account.outcomes.values())} answers")
-
-    await asyncio.gather(*(client(requests // _IN_A_ROW_AT_ONCE) for _ in range(_IN_A_ROW_AT_ONCE)))
-
-
-async def _slowly(url: str, clip: bytes, text: str, requests: int, seed: int, account: Account) -> None:
-    where = httpx.URL(url)
-    sent = post_bytes(where.port or 80, clip)
-    chance = random.Random(seed)
-
-    async def client(pause: float) -> None:
-        began = time.monotonic()
-        await asyncio.sleep(pause)
-        reader, writer = await asyncio.open_connection(where.host, where.port)
-        step = len(sent) // _SLOW_PIECES + 1
-        for begin in range(0, len(sent), step):
-            writer.write(sent[begin : begin + step])
-            await writer.drain()
-            await asyncio.sleep(_SLOW_SECONDS)
-        head = await reader.readuntil(b"\r\n\r\n")
-        status = head.split(b" ")[1].decode()
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-        body = await reader.readexactly(int(length.split(b":")[1]))
-        # More at once than the service takes are refused, and it says so.
-        is_right = (status == "200" and text.encode() in body) or (status == "503" and b'"overloaded"' in body)
-        account.note("slow", status, began, is_right=is_right, detail=body.decode())
-        writer.close()
-
-    await asyncio.gather(*(client(chance.random() * 2 * _SLOW_SECONDS) for _ in range(requests)))
-
-
 def _replayable(arguments: list[str], seed: int) -> str:
     return " ".join(arguments if "--seed" in arguments else [*arguments, f"--seed {seed}"])
 
@@ -235,20 +168,17 @@ def _keep(log: Path, seed: int) -> None:
 def main() -> int:
     """Parse, run, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=("mixed", "row", "slow"), default="mixed")
-    parser.add_argument("--minutes", type=float, default=20.0, help="of traffic with faults (mixed)")
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between faults (mixed)")
-    parser.add_argument("--clients", type=int, default=12, help="at once (mixed)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of traffic with faults")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between faults")
+    parser.add_argument("--clients", type=int, default=12, help="at once")
     parser.add_argument("--http-processes", type=int, default=1, help="before the dispatcher")
-    parser.add_argument("--requests", type=int, help="row: 100000, slow: 2000")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     args = parser.parse_args()
-    args.requests = args.requests or {"row": 100_000, "slow": 2000, "mixed": 0}[args.mode]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and its service with it
     say(f"seed {args.seed}: make soak ARGS='{_replayable(sys.argv[1:], args.seed)}'")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            account, excess = (mixed if args.mode == "mixed" else stubbed)(args, Path(folder))
+            account, excess = mixed(args, Path(folder))
         except BaseException:
             _keep(Path(folder) / "log", args.seed)
             raise

@@ -53,10 +53,8 @@ def test_resources_that_are_not_given_back_are_named():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "arguments", [("--minutes", "1", "--seed", "3"), ("--mode", "row", "--requests", "2000"), ("--mode", "slow")]
-)
-def test_a_short_soak_passes(arguments):
-    run = subprocess.run([sys.executable, "-m", "tests.soak", *arguments], cwd=ROOT, capture_output=True, text=True)
+def test_a_short_soak_passes():
+    command = [sys.executable, "-m", "tests.soak", "--minutes", "1", "--seed", "3"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]

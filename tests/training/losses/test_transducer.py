@@ -194,7 +194,7 @@ def test_an_impossible_transcript_counts_nothing():
 
 
 def nemos():
-    """NeMo's losses (tests/nemo/make_losses.py): the settings and the tensors of each case."""
+    """NeMo's losses (tests/data): the settings and the tensors of each case."""
     with safe_open(ROOT / "tests" / "data" / "transducer_losses.safetensors", "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # it is no mapping
         cases = json.loads(file.metadata()["cases"])
