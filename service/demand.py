@@ -166,6 +166,7 @@ class Demand:
         self._failures = kept
         for model in list(self._catalog):
             is_idle = model.is_on_demand and model.ready and not model.users and not model.is_leaving
+            is_idle = is_idle and model.id not in self._loads  # which another engine is still loading
             if is_idle and now - model.last_used >= self._idle_seconds:
                 self._residency.evict(model, "idle")
 

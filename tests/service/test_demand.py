@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 
 from service.demand import Demand, DemandError
@@ -92,6 +93,21 @@ async def test_a_request_that_leaves_does_not_end_the_load_of_others():
 
     assert (await second).id == "late"
     assert residency.loads == ["late.nemo"]
+
+
+@asynchronous
+async def test_a_model_that_one_engine_has_stays_while_another_loads_it():
+    clock, catalog, residency, demand = parts()
+    asking = asyncio.create_task(get_or_load(demand, "late"))
+    while not residency.loads:
+        await asyncio.sleep(0)
+    catalog.ready(msgspec.structs.replace(READY, model="late"))
+    clock.now += 60.0
+    demand.unload_idle()
+    residency.may_load.set()
+
+    assert (await asking).id == "late"
+    assert residency.evicted == []
 
 
 @asynchronous
