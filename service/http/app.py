@@ -1,9 +1,11 @@
 """Builds the FastAPI application: routes, middleware, and one form of all errors."""
 
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -27,12 +29,34 @@ _READABLE_HEADERS = (
 )
 
 
+class Fault(BaseModel):
+    """What is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: Fault
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorBody, "description": "The request is wrong, or over a limit."},
+    "5XX": {"model": ErrorBody, "description": "No answer now, or a fault of the server; the code says which."},
+}
+
+
 def create_app(front: Front) -> FastAPI:
     """Return the application of the main process, or of a worker, which has the routes of transcriptions alone."""
     app = FastAPI(
         title="Steno",
         version=version("steno"),
         description="Recorded speech to text, behind the audio API that OpenAI's clients speak.",
+        responses=_ERRORS,
         docs_url=None,
         redoc_url=None,
         # Of /path/ to /path, which behind a proxy for https would send recording and key again by plain http.

@@ -42,7 +42,6 @@ class ErrorCode(Enum):
     METHOD_NOT_ALLOWED = Meaning((405,), "the path has no such method")
     REQUEST_TIMEOUT = Meaning((408,), "the headers took too long, or the body stopped arriving")
     JOB_NOT_FINISHED = Meaning((409,), "there is no result yet", is_temporary=True)
-    JOB_CANCELLED = Meaning((409,), "there will be no result")
     FILE_TOO_LARGE = Meaning((413,), "the body is over the limit")
     FIELDS_TOO_LARGE = Meaning((413,), "the form without its file is over 256 KiB")
     URI_TOO_LONG = Meaning((414,), "the address and the headers are over 64 KiB, the address alone over 32 KiB")

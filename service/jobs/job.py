@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-JobState = Literal["queued", "in_progress", "completed", "failed", "cancelled"]
+JobState = Literal["queued", "in_progress", "completed", "failed"]
 DeliveryState = Literal["pending", "delivered", "failed"]
 
 
@@ -41,7 +41,7 @@ class Job:
         file_bytes: size of the recording's file.
         created: Unix time of its creation.
         started: Unix time of its last start.
-        finished: Unix time at which it was completed, failed or was cancelled.
+        finished: Unix time at which it was completed or failed.
         expires: Unix time at which it is deleted; None before it is finished.
         attempts: number of starts; those that ended for want of room, or by a shutdown, do not count.
         refusals: number of starts at which the service had no room for it.

@@ -202,26 +202,16 @@ class Jobs:
         """Return the result of a completed or failed job."""
         return await self._in_thread(lambda: self._store.result(job.id))
 
-    async def cancel(self, job: Job) -> None:
-        """Cancel a job, unless it is finished."""
-        now = self._clock()
-        # Written first, so that a running job can then neither be finished nor queued again.
-        expires = now + self._retention_seconds
-        is_cancelled = await self._in_thread(lambda: self._store.cancel(job.id, now, expires))
-        await self._stop(job.id)
-        if is_cancelled:
-            self._metrics.jobs.labels("cancelled").inc()
-
     async def delete(self, job: Job) -> None:
-        """Cancel and delete a job."""
-        await self.cancel(job)
-        await self._in_thread(lambda: self._store.delete(job.id))
-
-    async def _stop(self, job: str) -> None:
-        if task := self._running.get(job):
+        """Delete a job, and stop it if it is under way."""
+        # Written first, so that a running job can then neither be finished nor queued again.
+        is_cancelled = await self._in_thread(lambda: self._store.delete(job.id))
+        if task := self._running.get(job.id):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self._changed.set()
+        if is_cancelled:
+            self._metrics.jobs.labels("cancelled").inc()
 
     async def _start_jobs(self) -> None:
         while self._is_ready() and len(self._running) < _MOST_RUNNING:

@@ -289,22 +289,13 @@ class JobStore:
             self.recording(job).unlink(missing_ok=True)
         return bool(changed)
 
-    def cancel(self, job: str, now: float, expires: float) -> bool:
-        """Cancel a job; False if it is finished. No webhook is sent, because its caller knows."""
+    def delete(self, job: str) -> bool:
+        """Delete a job with its result and its recording; return whether it was unfinished."""
         with self._database:
-            changed = self._database.execute(
-                f"UPDATE jobs SET state = 'cancelled', request = x'', finished = ?, expires = ? "  # noqa: S608
-                f"WHERE id = ? AND {_UNFINISHED}",
-                (now, expires, job),
-            ).rowcount
-        self.recording(job).unlink(missing_ok=True)
-        return bool(changed)
-
-    def delete(self, job: str) -> None:
-        """Delete a job with its result and its recording."""
-        with self._database:
+            unfinished = self._database.execute(f"DELETE FROM jobs WHERE id = ? AND {_UNFINISHED}", (job,)).rowcount  # noqa: S608
             self._database.execute("DELETE FROM jobs WHERE id = ?", (job,))
         self.recording(job).unlink(missing_ok=True)
+        return bool(unfinished)
 
     def delete_expired(self, now: float, most_finished: int) -> int:
         """Delete some jobs that have expired, or the oldest finished ones beyond a number; return how many.

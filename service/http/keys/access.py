@@ -14,7 +14,6 @@ from starlette.datastructures import Headers
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
-from service.http.transcription import schemas
 from service.keys import Key, KeyLimits, digest
 
 if TYPE_CHECKING:
@@ -120,6 +119,3 @@ _SCHEME = "Key"
 KEY = Depends(_Key(scheme_name=_SCHEME, description="A key, if the operator has set any."))
 # What the API's description says of a route that checks the key itself, without the cost of a dependency.
 NEEDS_KEY: dict[str, Any] = {"security": [{_SCHEME: []}]}
-NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
-    401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
-}

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from service.dispatch.admission import Permit
-from service.http.keys.access import NEEDS_KEY, NOT_AUTHORIZED
+from service.http.keys.access import NEEDS_KEY
 from service.http.transcription import schemas
 from service.http.transcription.answer import answer
 from service.http.transcription.options import parse_options
@@ -24,32 +24,18 @@ if TYPE_CHECKING:
     from service.http.front import Front
     from service.http.telemetry import Record
 
-router = APIRouter(prefix="/v1/audio", responses=NOT_AUTHORIZED)
+router = APIRouter(prefix="/v1/audio")
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorBody, "description": meaning}
-    for status, meaning in {
-        400: "The request or its audio is wrong.",
-        404: "No such model, or one that does not translate.",
-        408: "The body came too slowly.",
-        413: "The body is too large.",
-        429: "The key has used up what it may have at once, or in a minute; see Retry-After.",
-        500: "The server failed on this request.",
-        503: "No transcript now; the code says why. See Retry-After.",
-    }.items()
-}
-_TRANSCRIPT: dict[str, Any] = {
-    "model": schemas.Transcription | schemas.VerboseTranscription | schemas.DiarizedTranscription,
-    "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
+_TRANSCRIPT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in ("application/json", "text/plain", "text/event-stream")}}
 }
 _REQUEST = schemas.request_body(schemas.form_schema()) | NEEDS_KEY
 
 
 @router.post(
     "/transcriptions",
-    response_model=None,
     response_description="The transcript, in the format asked for.",
-    responses={200: _TRANSCRIPT, **_ERRORS},
+    responses=_TRANSCRIPT,
     openapi_extra=_REQUEST,
 )
 async def transcribe(request: Request) -> Response:
@@ -59,9 +45,8 @@ async def transcribe(request: Request) -> Response:
 
 @router.post(
     "/translations",
-    response_model=None,
     response_description="The transcript in English, in the format asked for.",
-    responses={200: _TRANSCRIPT, **_ERRORS},
+    responses=_TRANSCRIPT,
     openapi_extra=_REQUEST,
 )
 async def translate(request: Request) -> Response:

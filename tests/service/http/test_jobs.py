@@ -98,7 +98,7 @@ def state(service: ThreadedServer, job: str) -> str:
 
 
 def finished(service: ThreadedServer, job: str) -> dict:
-    wait_for(lambda: state(service, job) in ("completed", "failed", "cancelled"))
+    wait_for(lambda: state(service, job) in ("completed", "failed"))
     return service.client.get(f"{JOBS}/{job}").json()
 
 
@@ -196,36 +196,22 @@ def test_a_result_that_is_not_there_yet_is_a_conflict_that_says_when_to_ask(serv
     assert finished(service, job)["status"] == "completed"
 
 
-@pytest.mark.parametrize("is_under_way", [True, False])
-def test_a_job_is_cancelled_wherever_it_is(service, folder, is_under_way):
-    with held(service):
-        others = [] if is_under_way else [created(service) for _ in range(2)]
-        job = created(service)
-        wait_for(lambda: state(service, job) == ("in_progress" if is_under_way else "queued"))
-
-        answer = service.client.post(f"{JOBS}/{job}/cancel")
-
-        assert answer.json()["status"] == "cancelled"
-        assert service.client.get(f"{JOBS}/{job}/result").json()["error"]["code"] == "job_cancelled"
-        assert service.client.post(f"{JOBS}/{job}/cancel").json()["status"] == "cancelled"
-    for other in others:
-        assert finished(service, other)["status"] == "completed"
-    assert list((folder / "recordings").iterdir()) == []
-
-
-def test_a_job_is_deleted_with_all_there_is_of_it(service):
+def test_a_job_is_deleted_wherever_it_is_with_all_there_is_of_it(service, folder):
     done = created(service)
     finished(service, done)
+    before = service.metric('steno_jobs_total{outcome="cancelled"}')
     with held(service):
-        under_way = created(service)
-        for job in (done, under_way):
-            assert service.client.delete(f"{JOBS}/{job}").json() == {
-                "id": job,
-                "object": "audio.job.deleted",
-                "deleted": True,
-            }
+        under_way = [created(service) for _ in range(2)]
+        wait_for(lambda: [state(service, job) for job in under_way] == ["in_progress"] * 2)
+        waiting, other = created(service), created(service)
+        for job in (done, waiting, *under_way):
+            answer = service.client.delete(f"{JOBS}/{job}")
+            assert answer.json() == {"id": job, "object": "audio.job.deleted", "deleted": True}
             for answer in (service.client.get(f"{JOBS}/{job}"), service.client.get(f"{JOBS}/{job}/result")):
                 assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
+    assert finished(service, other)["status"] == "completed"
+    assert list((folder / "recordings").iterdir()) == []
+    assert service.metric('steno_jobs_total{outcome="cancelled"}') == before + 3
 
 
 def test_interactive_requests_pass_jobs(service):
@@ -293,7 +279,6 @@ def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
             assert [job["id"] for job in rest["data"]] == [mine[0]]
             for path in (f"/{theirs}", f"/{theirs}/result", f"?after={theirs}", "?after=job_that_was_deleted"):
                 assert service.client.get(f"{JOBS}{path}", headers=ann).status_code == 404
-            assert service.client.post(f"{JOBS}/{theirs}/cancel", headers=ann).status_code == 404
             assert service.client.delete(f"{JOBS}/{theirs}", headers=ann).status_code == 404
             assert service.client.get(JOBS).status_code == 401
         assert service.client.get(f"{JOBS}?limit=0", headers=ann).status_code == 400

@@ -80,19 +80,6 @@ async def test_a_job_waits_for_the_time_that_it_is_given(tmp_path):
 
 
 @asynchronous
-async def test_a_job_that_is_completed_before_its_cancellation_does_not_count_as_cancelled(tmp_path):
-    attempts = Attempts(tmp_path, [])
-
-    seen = add(attempts.store, "a")
-    await attempts.jobs._run_job(attempts.store.start_next(1000.0))
-    await attempts.jobs.cancel(seen)
-
-    assert attempts.store.find("a").state == "completed"
-    assert attempts.metrics.registry.get_sample_value("steno_jobs_total", {"outcome": "cancelled"}) == 0
-    attempts.store.close()
-
-
-@asynchronous
 async def test_a_result_that_is_there_when_the_service_stops_is_kept(tmp_path):
     attempts = Attempts(tmp_path, [])
 

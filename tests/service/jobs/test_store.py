@@ -60,14 +60,15 @@ def test_a_job_that_is_done_leaves_its_result_and_not_its_recording(store):
     assert store.result("a") is None
 
 
-def test_a_job_that_was_cancelled_meanwhile_is_not_finished(store):
+def test_a_job_that_was_deleted_meanwhile_is_not_finished(store):
     add(store, "a", delivery=DELIVERY)
     store.start_next(2.0)
-    store.cancel("a", 3.0, 10.0)
 
+    assert store.delete("a")
     assert not store.finish("a", RESULT, 4.0, 10.0)
     store.requeue("a", 0.0)
-    assert store.find("a").state == "cancelled"
+    assert store.find("a") is None
+    assert not store.delete("a")
     assert store.start_next(5.0) is None
     assert store.due_deliveries(100.0) == []
 
@@ -102,9 +103,9 @@ def test_the_number_of_jobs_is_limited(tmp_path):
     add(store, "d", "other")
     with pytest.raises(StoreFullError, match="3 jobs"):
         add(store, "e", "third")
-    store.cancel("a", 2.0, 3.0)
+    store.delete("a")
     add(store, "f", "third", size=200)
-    store.cancel("b", 2.0, 3.0)
+    store.delete("b")
     with pytest.raises(StoreFullError, match="bytes"):
         add(store, "g", "third")
     store.close()
@@ -284,7 +285,7 @@ def test_a_job_that_the_service_was_lost_with_three_times_is_not_begun_again(tmp
     store.close()
 
 
-STEPS = st.lists(st.sampled_from(["add", "start", "finish", "requeue", "cancel", "delete", "restart"]), max_size=40)
+STEPS = st.lists(st.sampled_from(["add", "start", "finish", "requeue", "delete", "restart"]), max_size=40)
 
 
 @settings(max_examples=30, deadline=None)
@@ -302,8 +303,6 @@ def test_recordings_are_those_of_unfinished_jobs(tmp_path_factory, steps):
             store.finish(under_way.pop(), RESULT, 1.0, 2.0)
         elif step == "requeue" and under_way:
             store.requeue(under_way.pop(), 0.0)
-        elif step == "cancel" and added:
-            store.cancel(str(added), 1.0, 2.0)
         elif step == "delete" and added:
             store.delete(str(added // 2 + 1))
         elif step == "restart":
