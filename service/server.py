@@ -34,7 +34,7 @@ from service.http.app import create_app
 from service.http.core import LocalCore
 from service.http.keys.access import Access
 from service.http.keys.key_file import KeyFile
-from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
+from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
 from service.http.routes.jobs import transcribe_job
 from service.http.wire.connections import Connections
 from service.jobs.jobs import Jobs, Transcribe
@@ -185,7 +185,7 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": self._url, "pid": os.getpid()})
-        with contextlib.ExitStack() as opened:
+        async with contextlib.AsyncExitStack() as opened:
             # They do not give way: on a busy machine, one would keep the interpreter's lock from the event loop.
             threads = opened.enter_context(ThreadPoolExecutor(processors(), "part"))
             rescue = Rescue(SpeechDetector(), threads) if settings.rescue else None
@@ -199,7 +199,7 @@ class Server:
                 jobs=jobs,
                 exposition=self.workers.exposition if self.workers else self.metrics.exposition,
             )
-            front = opened.enter_context(
+            front = await opened.enter_async_context(
                 open_front(settings, core, metrics=self.metrics, access=self._access, tracer=self._tracer)
             )
             app = create_app(front)
@@ -211,7 +211,7 @@ class Server:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
             supervising = asyncio.create_task(self.fleet.run())
-            beside = [*map(asyncio.create_task, (measure_lag(self.metrics), self._watch_keys(), self._demand.sweep()))]
+            beside = [*map(asyncio.create_task, (self._watch_keys(), self._demand.sweep()))]
             stopping = asyncio.create_task(self._stop.wait())
             working = asyncio.create_task(jobs.run()) if jobs else None
             try:
@@ -234,9 +234,6 @@ class Server:
                 await asyncio.wait({serving})
                 if jobs:
                     await jobs.close()
-                if front.outbound is not None:
-                    await front.outbound.close()
-                await asyncio.to_thread(self._tracer.close)
             await serving
             await supervising
 

@@ -2,12 +2,18 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from service.shared_audio import shared_file
+
+log = logging.getLogger("steno.supervision")
+
+T = TypeVar("T")
 
 # In a row; then the machine or the configuration is at fault, and the service ends, so that its orchestrator knows.
 _MOST_FAILED_STARTS = 5
@@ -79,34 +85,42 @@ def kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-class Restarts:
-    """The starts of a process that is kept running, and the pauses between them.
+async def keep_running(
+    what: str,
+    start: Callable[[], Awaitable[T]],
+    run: Callable[[T], Awaitable[str | None]],
+    stopping: asyncio.Event,
+    is_hopeless: Callable[[bool], bool],
+) -> str | None:
+    """Start a process again and again until ``stopping``, or until a failure that makes that hopeless; return this one.
+
+    The pauses grow with the failures in a row. Without room for a process it is tried for as long as it takes.
 
     Args:
+        what: the process, for people.
+        start: starts it.
+        run: runs it until it is gone, and returns why it never became ready; None if it did.
         stopping: ends each pause when it is set.
+        is_hopeless: whether to give up after a failure; its argument is whether there were too many in a row.
     """
+    failed = 0
+    while not stopping.is_set():
+        try:
+            process = await start()
+        except OSError as error:  # no descriptor, no process, no memory
+            if is_hopeless(False):
+                return f"no {what} can be started: {error}"
+            log.error("no process can be started now", extra={"what": what, "reason": str(error)})  # noqa: TRY400
+            await _pause(stopping, _SHORTAGE_SECONDS)
+            continue
+        failure = await run(process)
+        failed = failed + 1 if failure else 0
+        if failure and not stopping.is_set() and is_hopeless(failed >= _MOST_FAILED_STARTS):
+            return failure
+        await _pause(stopping, _BACKOFF_SECONDS[min(failed, len(_BACKOFF_SECONDS) - 1)])
+    return None
 
-    def __init__(self, stopping: asyncio.Event) -> None:
-        self._stopping = stopping
-        self._failed = 0
 
-    def note(self, *, has_failed: bool) -> None:
-        """Count a start that failed; one that did not ends the row."""
-        self._failed = self._failed + 1 if has_failed else 0
-
-    @property
-    def are_futile(self) -> bool:
-        """Whether too many starts have failed in a row."""
-        return self._failed >= _MOST_FAILED_STARTS
-
-    async def pause(self) -> None:
-        """Pause before the next start: the longer, the more have failed in a row."""
-        await self._pause(_BACKOFF_SECONDS[min(self._failed, len(_BACKOFF_SECONDS) - 1)])
-
-    async def pause_for_room(self) -> None:
-        """Pause because the system has no room for a process."""
-        await self._pause(_SHORTAGE_SECONDS)
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+async def _pause(stopping: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), seconds)

@@ -7,13 +7,13 @@ look at the same backlog: the audio that was accepted and has no transcript yet.
 import asyncio
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
+from service.dispatch.counts import RequestCounts
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
@@ -43,43 +43,6 @@ class AdmissionLimits:
     max_wait_seconds: float
     timeout_seconds: float
     takes_jobs: bool = False
-
-
-class Counts:
-    """How many of something there are, in all and by client or network.
-
-    Attributes:
-        own: those of this process.
-    """
-
-    def __init__(self) -> None:
-        self.own = 0
-        self._by_name: Counter[str] = Counter()
-
-    @property
-    def total(self) -> int:
-        """Those of all processes."""
-        return self.own
-
-    def of(self, name: str) -> int:
-        """Return the number of a client or a network."""
-        return self._by_name[name]
-
-    def add(self, change: int, name: str | None = None) -> None:
-        """Add to the number of this process, and of a client or network; a negative change subtracts."""
-        self.own += change
-        if name is not None:
-            self._by_name[name] += change
-            if not self._by_name[name]:
-                del self._by_name[name]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCounts:
-    """Counts of what passed gate 1 and is not finished: requests, and bytes of uploads being received or decoded."""
-
-    requests: Counts = field(default_factory=Counts)
-    stored_bytes: Counts = field(default_factory=Counts)
 
 
 class Permit:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
-from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
+from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batcher import Batcher, BatchPolicy, Budget
 from service.dispatch.catalog import Catalog
+from service.dispatch.counts import RequestCounts
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,

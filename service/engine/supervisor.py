@@ -34,7 +34,7 @@ from service.engine.protocol import (
 )
 from service.engine.quarantine import Quarantine
 from service.shared_audio import Arena
-from service.supervision import Restarts, end, kill, started
+from service.supervision import end, keep_running, kill, started
 from service.threads import in_thread
 
 log = logging.getLogger("steno.supervisor")
@@ -306,7 +306,6 @@ class Supervisor:
         self._command = [sys.executable, "-P", "-m", module, "--device", device, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
-        self._restarts = Restarts(self._stopping)
         self._was_ready = False
         # Started now, so that batches can be sent later even if the system can start no thread.
         self._writing = ThreadPoolExecutor(1, "staging")
@@ -324,23 +323,15 @@ class Supervisor:
             EngineStartError: if the first start fails, or too many in a row do.
         """
         with self._writing:
-            while not self._stopping.is_set():
-                failure = await self._run_one()
-                self._restarts.note(has_failed=failure is not None)
-                if failure and not self._stopping.is_set() and (not self._was_ready or self._restarts.are_futile):
-                    raise EngineStartError(failure, is_first=not self._was_ready)
-                await self._restarts.pause()
+            failure = await keep_running(
+                *(f"engine on {self._device}", self._start, self._run_one, self._stopping),
+                is_hopeless=lambda were_many: were_many or not self._was_ready,
+            )
+        if failure:
+            raise EngineStartError(failure, is_first=not self._was_ready)
 
-    async def _run_one(self) -> str | None:
+    async def _run_one(self, engine: Engine) -> str | None:
         """Run an engine until it is gone; return why no engine can have all configured models ready, if that shows."""
-        try:
-            self._engine = engine = await self._start()
-        except OSError as error:  # no descriptor, no process, no memory
-            if not self._was_ready:
-                return f"no engine process can be started: {error}"
-            log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
-            await self._restarts.pause_for_room()
-            return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
         if self._stopping.is_set():  # `stop` was called before the engine existed; it has no requests
             engine.kill(Loss.STOPPED)
         loss = await self._watch(engine)
@@ -412,6 +403,7 @@ class Supervisor:
         for load in self._loads.values():
             engine.load(msgspec.structs.replace(load, barred=self._barred))
         self._listener.engine_started(engine)
+        self._engine = engine
         return engine
 
     async def _watch(self, engine: Engine) -> Loss:

@@ -7,7 +7,7 @@ import math
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -46,9 +46,14 @@ _SPARE_DECODE_THREADS = 4
 _SPARE_SECONDS = 5.0  # after the start, when engines do not need the cores most
 
 
-@contextlib.contextmanager
-def open_front(settings: Settings, core: Core, *, metrics: Metrics, access: Access, tracer: Tracer) -> Iterator[Front]:
-    """Open the front of a process; the threads of all `settings.http_processes` share the cores."""
+@contextlib.asynccontextmanager
+async def open_front(
+    settings: Settings, core: Core, *, metrics: Metrics, access: Access, tracer: Tracer
+) -> AsyncIterator[Front]:
+    """Open the front of a process; the threads of all `settings.http_processes` share the cores.
+
+    At the end, remaining spans are sent.
+    """
     cores = math.ceil(processors() / settings.http_processes)
     threads = cores + _SPARE_DECODE_THREADS
     confinement = Confinement()
@@ -69,22 +74,30 @@ def open_front(settings: Settings, core: Core, *, metrics: Metrics, access: Acce
     ):
         preparing = asyncio.get_running_loop().call_later(_SPARE_SECONDS, decode_pool.prepare)
         if_it_ends.callback(preparing.cancel)
-        yield Front(
-            settings=settings,
-            core=core,
-            metrics=metrics,
-            decode_threads=decode_threads,
-            cut_threads=cut_threads,
-            detector=SpeechDetector(),
-            decode_pool=decode_pool,
-            intake=Intake(cores),
-            started=int(time.time()),
-            access=access,
-            grammars=grammars,
-            phrases=PhraseFile(settings.phrases),
-            outbound=Outbound(settings.url_hosts) if settings.url_hosts else None,
-            tracer=tracer,
-        )
+        measuring = asyncio.create_task(_measure_lag(metrics))
+        if_it_ends.callback(measuring.cancel)
+        outbound = Outbound(settings.url_hosts) if settings.url_hosts else None
+        try:
+            yield Front(
+                settings=settings,
+                core=core,
+                metrics=metrics,
+                decode_threads=decode_threads,
+                cut_threads=cut_threads,
+                detector=SpeechDetector(),
+                decode_pool=decode_pool,
+                intake=Intake(cores),
+                started=int(time.time()),
+                access=access,
+                grammars=grammars,
+                phrases=PhraseFile(settings.phrases),
+                outbound=outbound,
+                tracer=tracer,
+            )
+        finally:
+            if outbound is not None:
+                await outbound.close()
+            await asyncio.to_thread(tracer.close)
 
 
 def _report(known: set[str], unconfined: tuple[str, ...]) -> None:
@@ -128,7 +141,7 @@ class Web(uvicorn.Server):
         yield
 
 
-async def measure_lag(metrics: Metrics) -> None:
+async def _measure_lag(metrics: Metrics) -> None:
     """Measure the lag of the event loop, on which nothing may take over a millisecond."""
     loop = asyncio.get_running_loop()
     while True:

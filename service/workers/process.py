@@ -24,7 +24,7 @@ from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
 from service.http.app import create_app
 from service.http.keys.access import Access
-from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
+from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
 from service.http.wire.connections import Connections
 from service.memory import use_few_heaps
 from service.metrics import Metrics
@@ -35,7 +35,7 @@ from service.tracing import tracer
 from service.workers import protocol
 from service.workers.relay import WorkerApp
 from service.workers.remote import RemoteCore
-from service.workers.shared_counts import SharedCounts, SharedMemory
+from service.workers.shared_counts import SharedMemory
 from service.workers.totals import snapshot
 
 _SNAPSHOT_SECONDS = 1.0
@@ -50,13 +50,15 @@ class Worker:
         counts: descriptor of these.
         memory: descriptor of the memory for samples, which the main process maps.
         connection: the socket to the main process.
+
+    Attributes:
+        channel: the channel on it.
     """
 
     def __init__(self, settings: Settings, *, row: int, counts: int, memory: int, connection: socket.socket) -> None:
         self._settings = settings
         self._shared = SharedMemory(counts, settings.http_processes + 1, row)
-        self._channel = Channel(connection, protocol.to_worker, self._handle)
-        self._channel.lost.add_done_callback(_exit)
+        self.channel = Channel(connection, protocol.to_worker, self._handle)
         self._arena = Arena(memory)
         self._access = Access([], settings.key_limits, is_open=settings.is_open)
         self._metrics = Metrics()
@@ -64,7 +66,7 @@ class Worker:
             Gate(settings.admission_limits, self._shared.outlook, self._shared.request_counts),
             Catalog(settings.checkpoints, settings.model_aliases),
             loads_on_demand=not settings.loadable.is_empty,
-            send=self._channel.send,
+            send=self.channel.send,
             arena=self._arena,
         )
         self._has_state = asyncio.Event()
@@ -87,10 +89,10 @@ class Worker:
         await self._has_state.wait()
         settings, metrics = self._settings, self._metrics
         spans = tracer(settings.otlp_endpoint, version("steno"))
-        with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
-            app = WorkerApp(create_app(front), partial(self._channel.send, protocol.Relay()))
-            connections = SharedCounts(self._shared, "connections")
-            web = Web(settings, app, Connections(connection_limits(settings), metrics, connections))
+        async with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
+            app = WorkerApp(create_app(front), partial(self.channel.send, protocol.Relay()))
+            counts = self._shared.counts("connections")
+            web = Web(settings, app, Connections(connection_limits(settings), metrics, counts))
 
             async def finish() -> None:
                 await self._finish.wait()
@@ -99,29 +101,19 @@ class Worker:
 
             garbage.take_over()
             collecting = garbage.collect(lambda: self._core.gate.counts.requests.own, self._collect)
-            beside = [*map(asyncio.create_task, (finish(), measure_lag(metrics), self._send_snapshots(), collecting))]
+            beside = [*map(asyncio.create_task, (finish(), self._send_snapshots(), collecting))]
             try:
                 await web.answer(listener)
             finally:
                 for task in beside:
                     task.cancel()
-                if front.outbound is not None:
-                    await front.outbound.close()
-                await asyncio.to_thread(spans.close)
                 await self.send_snapshot()
-        self.close()
-        await self._channel.lost
-
-    def close(self) -> None:
-        """Close the channel, once all is sent."""
-        self._channel.lost.remove_done_callback(_exit)
-        self._channel.close()
 
     async def send_snapshot(self) -> None:
         """Send the metrics of now."""
         registry = self._metrics.registry
         # It takes some milliseconds. A worker that sends none is killed.
-        self._channel.send(protocol.Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
+        self.channel.send(protocol.Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
 
     async def _send_snapshots(self) -> None:
         while True:
@@ -141,7 +133,11 @@ async def _main(args: argparse.Namespace) -> None:
     logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
     connection = socket.socket(fileno=args.socket)
     worker = Worker(settings, row=args.row, counts=args.counts, memory=args.memory, connection=connection)
+    worker.channel.lost.add_done_callback(_exit)
     await worker.run(socket.socket(fileno=args.listener))
+    worker.channel.lost.remove_done_callback(_exit)
+    worker.channel.close()
+    await worker.channel.lost
 
 
 def _exit(_: "asyncio.Future[None]") -> None:

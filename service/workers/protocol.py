@@ -21,8 +21,8 @@ from service.engine.protocol import Ready
 from service.keys import Key
 from service.shared_audio import Item
 
-MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
-MetricSamples = list[MetricSample]
+# Values of metrics: by family, and then by name and labels.
+Series = dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 Levels = tuple[float | None, float | None]  # what is left of a key's limits: requests, seconds; None: no limit
 
 # Of a `service.dispatch.catalog.ServedModel`: id, checkpoint, ready, is_leaving, is_on_demand, identifies.
@@ -36,7 +36,7 @@ class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Snapshot(Tagged, frozen=True):
     """The worker's metrics, each second: a sign of life. The first one says that it answers connections."""
 
-    samples: MetricSamples
+    series: Series
 
 
 class Relay(Tagged, frozen=True):

@@ -30,12 +30,9 @@ class Session:
         worker: the worker, whose socket and memory are the session's from now on.
 
     Attributes:
-        process: the worker's process.
-        channel: the channel to it.
         is_listening: whether it answers connections.
         is_stuck: whether it was silent for too long, and is killed.
         last_message: event-loop time of its last message.
-        metrics: its metrics.
     """
 
     def __init__(self, core: LocalCore, relay: Callable[[int], None], worker: Child) -> None:
@@ -52,7 +49,7 @@ class Session:
         self.channel = Channel(worker.connection, protocol.from_worker, self._handle)
         self.is_listening = self.is_stuck = False
         self.last_message = self._loop.time()
-        self.metrics: protocol.MetricSamples = []
+        self.metrics: protocol.Series = {}
 
     async def close(self) -> None:
         """Withdraw all that the worker asked for, and take back all that it holds, after it is gone."""
@@ -83,8 +80,8 @@ class Session:
             case protocol.Relay():
                 if (connection := self.channel.take_descriptor()) is not None:  # else the client's end is closed now
                     self._relay(connection)
-            case protocol.Snapshot(samples):
-                self.metrics = samples
+            case protocol.Snapshot(series):
+                self.metrics = series
                 self.is_listening = True
 
     def _run(self, call: int, work: Coroutine[None, None, Ended]) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from service.http.core import LocalCore
 from service.http.opening import CLOSE_SECONDS
@@ -13,7 +14,7 @@ from service.keys import Key
 from service.metrics import Metrics
 from service.settings import Settings
 from service.shared_audio import shared_file
-from service.supervision import Restarts, end, kill, started
+from service.supervision import end, keep_running, kill, started
 from service.workers.protocol import Finish, State, ToWorker
 from service.workers.relay import RelayServer
 from service.workers.session import Session
@@ -47,7 +48,6 @@ class WorkerSupervisor:
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, keys: Sequence[Key]) -> None:
-        self._settings = settings
         self._metrics = metrics
         self._keys = keys
         self._processes = settings.http_processes + 1
@@ -55,16 +55,11 @@ class WorkerSupervisor:
         os.write(self._settings_file, settings.model_dump_json().encode())
         self.shared = SharedMemory(self._counts_file, self._processes, 0)
         self._totals = Totals(metrics.registry)
-        self._sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Session] = {}  # by the worker's row of the shared counts
         self._finishing = asyncio.Event()
         self._was_listening = False  # whether any worker ever answered connections
         self._core: LocalCore
-        self._relay: RelayServer | None = None  # while it runs
-
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of the workers."""
-        return [session.process.pid for session in self._sessions.values()]
+        self._relay: RelayServer
 
     async def run(self, listener: socket.socket, core: LocalCore, relay: RelayServer) -> None:
         """Keep the workers running until `finish`.
@@ -99,12 +94,11 @@ class WorkerSupervisor:
         self._finishing.set()
         self._send(Finish())
         loop = asyncio.get_running_loop()
-        if self._relay is not None:
-            loop.call_later(CLOSE_SECONDS, self._relay.cancel)
+        loop.call_later(CLOSE_SECONDS, self._relay.cancel)
         loop.call_later(_FINISH_SECONDS, self._kill)
 
     def _kill(self) -> None:
-        for session in self._sessions.values():
+        for session in self.sessions.values():
             kill(session.process)
 
     async def until_idle(self) -> None:
@@ -124,38 +118,26 @@ class WorkerSupervisor:
 
     async def exposition(self) -> bytes:
         """Return the metrics of all processes; those of workers are up to a second old."""
-        snapshots = [session.metrics for session in self._sessions.values()]
-        return await asyncio.to_thread(self._totals.exposition(snapshots))
+        return await asyncio.to_thread(self._totals.exposition([one.metrics for one in self.sessions.values()]))
 
     async def _keep_running(self, row: int, listener: socket.socket) -> None:
-        restarts = Restarts(self._finishing)
-        while not self._finishing.is_set():
-            failure = await self._run_one(row, listener, restarts)
-            restarts.note(has_failed=failure is not None)
-            if self._finishing.is_set():
-                return
-            if failure and (not self._was_listening or (restarts.are_futile and not self._listening)):
-                raise WorkerStartError(failure)
-            await restarts.pause()
+        failure = await keep_running(
+            *("HTTP process", partial(self._start, row, listener), partial(self._run_one, row), self._finishing),
+            is_hopeless=lambda were_many: not self._was_listening or (were_many and not self._listening),
+        )
+        if failure:
+            raise WorkerStartError(failure)
 
-    async def _run_one(self, row: int, listener: socket.socket, restarts: Restarts) -> str | None:
-        """Run a worker until it is gone; return why it never answered connections; None if it did, or had no room."""
-        try:
-            session = await self._start(row, listener)
-        except OSError as error:
-            if not self._was_listening:
-                return f"no HTTP process can be started: {error}"
-            log.error("no worker can be started now", extra={"reason": str(error)})  # noqa: TRY400
-            await restarts.pause_for_room()
-            return None  # it is tried for as long as it takes
+    async def _run_one(self, row: int, session: Session) -> str | None:
+        """Run a worker until it is gone; return why it never answered connections, None if it did."""
         try:
             await session.channel.lost
         finally:
-            del self._sessions[row]
+            del self.sessions[row]
             self._totals.retire(session.metrics)  # at once, or sums would lack its counts meanwhile
             await session.close()
             await end(session.process, _EXIT_SECONDS)
-            self.shared.clear(row)
+            self.shared.rows[row] = 0
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": session.process.pid, "status": session.process.returncode})
@@ -168,7 +150,7 @@ class WorkerSupervisor:
     @property
     def _listening(self) -> int:
         """Number of workers that answer connections."""
-        return sum(session.is_listening for session in self._sessions.values())
+        return sum(session.is_listening for session in self.sessions.values())
 
     async def _start(self, row: int, listener: socket.socket) -> Session:
         command = [sys.executable, "-P", "-m", _MODULE, "--row", str(row)]
@@ -177,9 +159,8 @@ class WorkerSupervisor:
             "--counts": self._counts_file,
             "--settings": self._settings_file,
         }
-        assert self._relay is not None
         async with started(command, inherited) as child:
-            session = self._sessions[row] = Session(self._core, self._relay.take, child)
+            session = self.sessions[row] = Session(self._core, self._relay.take, child)
         session.channel.send(self._state())
         if self._finishing.is_set():
             session.channel.send(Finish())
@@ -194,7 +175,7 @@ class WorkerSupervisor:
             self.publish()
             await asyncio.sleep(_PUBLISH_SECONDS)
             now = loop.time()
-            for session in self._sessions.values():
+            for session in self.sessions.values():
                 limit = _SILENCE_SECONDS if session.is_listening else _START_SECONDS
                 if now - last > _WATCH_SECONDS:
                     session.last_message = now  # this process was stopped, and has not read what came meanwhile
@@ -207,7 +188,7 @@ class WorkerSupervisor:
             last = now
 
     def _send(self, message: ToWorker) -> None:
-        for session in self._sessions.values():
+        for session in self.sessions.values():
             session.channel.send(message)
 
     def _models_changed(self) -> None:

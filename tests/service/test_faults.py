@@ -83,7 +83,7 @@ def test_an_engine_that_dies_while_no_file_can_be_opened_is_replaced_when_one_ca
         usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, usual[1]))
         service.signal_engine(signal.SIGKILL)
-        wait_for(lambda: bool(service.events("no engine can be started now")))
+        wait_for(lambda: bool(service.events("no process can be started now")))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
 
         service.wait_ready()

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.requests import HTTPConnection
 
-from service.dispatch.admission import Counts
+from service.dispatch.counts import Counts
 from service.metrics import ConnectionRefusal, Metrics
 
 # A provider gives one customer a whole /64 of IPv6, so its addresses count as one.

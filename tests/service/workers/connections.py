@@ -15,7 +15,7 @@ def wait_until_listening(served: ThreadedServer, processes: int = 2) -> None:
 
 def workers(served: ThreadedServer) -> list[int]:
     """The process ids of the workers."""
-    return served.server.workers.pids
+    return [session.process.pid for session in served.server.workers.sessions.values()]
 
 
 def reconnect(served: ThreadedServer) -> None:

@@ -23,13 +23,13 @@ def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
         worker = Worker(Settings(model="stub"), row=0, counts=counts, memory=memory, connection=theirs)
         await worker.send_snapshot()
         snapshot = await sent
-        worker.close()
+        worker.channel.close()
         await channel.lost
         return snapshot
 
     counts, memory = shared_file(), shared_file()
     try:
-        assert asyncio.run(scenario()).samples
+        assert asyncio.run(scenario()).series
     finally:
         os.close(counts)
         os.close(memory)

@@ -6,7 +6,7 @@ from service.http.opening import connection_limits
 from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.settings import Settings
-from service.workers.shared_counts import SharedCounts, SharedMemory
+from service.workers.shared_counts import SharedMemory
 
 
 def test_counts_are_those_of_all_processes_until_one_is_cleared():
@@ -14,7 +14,7 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
     try:
         shared = [SharedMemory(file, 3, row) for row in range(3)]
         requests = [one.request_counts for one in shared]
-        connections = [SharedCounts(one, "connections") for one in shared]
+        connections = [one.counts("connections") for one in shared]
         for own_requests, own_connections in zip(requests, connections, strict=True):
             own_requests.requests.add(1, "key a")
             own_requests.requests.add(1, "10.0.0.1")
@@ -31,7 +31,7 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
             (4, 1, 3, 1),
         ]
 
-        shared[0].clear(1)
+        shared[0].rows[1] = 0
 
         assert (requests[2].requests.total, requests[2].requests.of("key a")) == (4, 2)
         assert (connections[2].total, connections[2].of("10.0.0.1"), connections[2].of("10.0.0.2")) == (2, 2, 0)
@@ -48,7 +48,7 @@ def test_each_process_has_the_connections_for_which_it_has_files_and_all_togethe
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     try:
         shared = [SharedMemory(file, 3, row) for row in range(3)]
-        first, second = (Connections(limits, Metrics(), SharedCounts(one, "connections")) for one in shared[1:])
+        first, second = (Connections(limits, Metrics(), one.counts("connections")) for one in shared[1:])
         assert [first.enter(f"10.0.0.{last}") for last in range(4)] == [None, None, None, "connections"]
         assert [second.enter(f"10.0.0.{last}") for last in range(4, 7)] == [None, None, "connections"]
     finally:

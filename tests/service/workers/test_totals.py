@@ -43,4 +43,4 @@ def test_only_the_process_of_the_dispatcher_exports_its_memory():
     text = Totals(ours.registry).exposition([snapshot(theirs.registry)])().decode()
 
     assert len([line for line in text.splitlines() if line.startswith("process_resident_memory_bytes ")]) == 1
-    assert not [sample for sample in snapshot(theirs.registry) if not sample[0].startswith("steno_")]
+    assert not [family for family in snapshot(theirs.registry) if not family.startswith("steno_")]
