@@ -15,13 +15,10 @@ from service.workers.protocol import Transcribe
 
 
 class HandedOver:
-    """A `service.dispatch.recordings.Cut`.
+    """A `service.dispatch.recordings.Cut` that a message describes.
 
-    Args:
-        message: describes it.
-        memory: the worker's memory.
-        file: descriptor of its file, if it is not in memory, which `close` closes; None: there was no room for it.
-        threads: threads for reading the file.
+    Its samples are in the worker's memory, or in a file, which threads read and `close` closes; its descriptor is None
+    if there was no room for it.
 
     Attributes:
         found: its parts as they come; None: there are no more.

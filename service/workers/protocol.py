@@ -1,8 +1,7 @@
 """The protocol between the main process, which has the dispatcher, and a worker, which has HTTP.
 
-Messages are small structs, sent as MessagePack frames over a socket pair (`service.channel`). Audio is not in them: a
-recording in memory is copied once into memory that both processes map (`service.shared_audio`), and of a longer one the
-main process gets the file, a descriptor with the message.
+Audio is not in messages: a recording in memory is copied once into memory that both processes map
+(`service.shared_audio`), and of a longer one the main process gets the file, a descriptor with the message.
 
     worker -> main process   Snapshot, Relay, HoldModel, UseKey, Transcribe, Cuts, End
     main process -> worker   State, Granted, Answered, Ended, Finish
@@ -59,25 +58,15 @@ class UseKey(Tagged, frozen=True):
 
 
 class Transcribe(Tagged, frozen=True):
-    """Transcribe a recording, which must pass gate 2.
-
-    Attributes:
-        call: its number.
-        options: how; times count from the arrival of this message.
-        rate: samples per second.
-        samples: number of samples.
-        is_whole: whether it is one utterance, and no `Cuts` follow.
-        item: where it lies in shared memory; None: in the file that comes with this message.
-        traceparent: of its request, if it is traced.
-    """
+    """Transcribe a recording, which must pass gate 2; times count from the arrival of this message."""
 
     call: int
     options: Options
-    rate: int
-    samples: int
-    is_whole: bool
-    item: Item | None
-    traceparent: str | None
+    rate: int  # samples per second
+    samples: int  # number of samples
+    is_whole: bool  # whether it is one utterance, and no `Cuts` follow
+    item: Item | None  # where it lies in shared memory; None: in the file that comes with this message
+    traceparent: str | None  # of its request, if it is traced
 
 
 class Cuts(Tagged, frozen=True):

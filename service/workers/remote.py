@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
 
@@ -28,15 +28,31 @@ _ERRORS: dict[str, Callable[..., Exception]] = {
     kind.__name__: kind for kind in (*RefusedError.__subclasses__(), *DispatchError.__subclasses__(), DemandError)
 }
 
+Question = protocol.HoldModel | protocol.UseKey | protocol.Transcribe
 Reply = Granted | Answered | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What was asked for, until it has ended.
+
+    Attributes:
+        number: its number.
+        place: where its recording is in the arena; None if it is not there.
+        replies: what came of it; an error withdraws it.
+    """
+
+    number: int
+    place: int | None
+    replies: asyncio.Queue[Reply | Exception] = field(default_factory=asyncio.Queue)
 
 
 @dataclass(slots=True)
 class _Hold:
     """A model that the main process holds for some requests of this one."""
 
-    call: int
-    reply: asyncio.Future[Reply]
+    call: _Call
+    reply: asyncio.Task[Reply | Exception]
     users: int = 0
 
 
@@ -52,41 +68,38 @@ class RemoteCore:
     """
 
     def __init__(
-        self,
-        gate: Gate,
-        catalog: Catalog,
-        *,
-        loads_on_demand: bool,
-        send: Callable[..., None],
-        arena: Arena,
+        self, gate: Gate, catalog: Catalog, *, loads_on_demand: bool, send: Callable[..., None], arena: Arena
     ) -> None:
         self.gate = gate
         self.catalog = catalog
         self.loads_on_demand = loads_on_demand
         self._send = send
         self._arena = arena
-        self._calls = count(1)
-        self._handlers: dict[int, Callable[[Reply], None]] = {}
-        self._places: dict[int, int] = {}  # in the arena, of the recording of a call
+        self._numbers = count(1)
+        self._calls: dict[int, _Call] = {}
         self._holds: dict[str, _Hold] = {}
 
     def handle(self, message: Reply) -> None:
         """Handle an answer of the main process."""
-        handler = self._handlers.get(message.call)
+        call = self._calls[message.call]
+        call.replies.put_nowait(message)
         if isinstance(message, Ended):
-            self._handlers.pop(message.call, None)
-            if (place := self._places.pop(message.call, None)) is not None:
-                self._arena.free(place)
-        if handler is not None:
-            handler(message)
+            del self._calls[message.call]
+            if call.place is not None:
+                self._arena.free(call.place)
+
+    def _ask(self, message: Question, descriptor: int | None = None, place: int | None = None) -> _Call:
+        self._send(message, descriptor)
+        call = self._calls[message.call] = _Call(message.call, place)
+        return call
 
     @asynccontextmanager
     async def hold_model(self, name: str) -> AsyncIterator[ServedModel | None]:
         """Hold a model, after the main process has found or loaded it; requests at the same time share one hold."""
         hold = self._holds.get(name)
         if hold is None or (hold.reply.done() and self.catalog.find(name) is None):  # its model may be leaving
-            call = next(self._calls)
-            hold = self._holds[name] = _Hold(call, self._ask(protocol.HoldModel(call, name)))
+            call = self._ask(protocol.HoldModel(next(self._numbers), name))
+            hold = self._holds[name] = _Hold(call, asyncio.create_task(call.replies.get()))
         hold.users += 1
         try:
             model = _granted(await asyncio.shield(hold.reply)).model
@@ -94,7 +107,8 @@ class RemoteCore:
         finally:
             hold.users -= 1
             if not hold.users:
-                self._send(End(hold.call))
+                hold.reply.cancel()
+                self._send(End(hold.call.number))
                 if self._holds.get(name) is hold:
                     del self._holds[name]
 
@@ -104,12 +118,10 @@ class RemoteCore:
         if allowance.name is None or allowance.limits == _NO_LIMITS:
             yield
             return
-        call, has_failed = next(self._calls), False
-        asked = self._ask(protocol.UseKey(call, allowance.name, seconds))
+        call, has_failed = self._ask(protocol.UseKey(next(self._numbers), allowance.name, seconds)), False
         try:
-            reply = await asked
-            assert not isinstance(reply, Answered)
-            if reply.levels is not None:
+            reply = await call.replies.get()
+            if isinstance(reply, Granted | Ended) and reply.levels is not None:
                 allowance.set_levels(*reply.levels)
             _granted(reply)
             try:
@@ -118,66 +130,50 @@ class RemoteCore:
                 has_failed = seconds is not None or error_response(error).status_code == HTTPStatus.SERVICE_UNAVAILABLE
                 raise
         finally:
-            self._send(End(call, has_failed))
-
-    def _ask(self, message: protocol.HoldModel | protocol.UseKey) -> asyncio.Future[Reply]:
-        """Send what is answered once, and return its answer."""
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-
-        def handle(message: Reply) -> None:
-            if not reply.done():
-                reply.set_result(message)
-
-        self._handlers[message.call] = handle
-        self._send(message)
-        return reply
+            self._send(End(call.number, has_failed))
 
     async def transcribe(self, recording: CutRecording, options: Options) -> AsyncGenerator[Answer, None]:
         """Hand a recording over, with its cuts as they are found, and yield its answers."""
-        call, ended = next(self._calls), False
-        replies: asyncio.Queue[Reply | Exception] = asyncio.Queue()
-        self._hand_over(call, recording, options)
-        self._handlers[call] = replies.put_nowait
-        cutting = None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording, replies))
+        call = self._hand_over(recording, options)
+        cutting = None if recording.is_whole else asyncio.create_task(self._send_cuts(call, recording))
         try:
             while True:
-                match await replies.get():
+                match await call.replies.get():
                     case Answered(answer=answer):
                         yield answer
                     case Ended(failure=failure):
-                        ended = True
                         if failure is not None:
                             raise error_of(failure)
                         return
                     case Exception() as error:
                         raise error
         finally:
-            if not ended:
-                self._send(End(call))
+            if call.number in self._calls:
+                self._send(End(call.number))
             if cutting is not None:
                 cutting.cancel()
                 await asyncio.wait({cutting})
 
-    def _hand_over(self, call: int, recording: CutRecording, options: Options) -> None:
+    def _hand_over(self, recording: CutRecording, options: Options) -> _Call:
         trace, file, item = current(), recording.recording.descriptor, None
         if file is None:
             item = self._arena.put(recording.recording.read(0, recording.samples))
-            self._places[call] = item.offset
         traceparent = None if trace is None else str(trace.traceparent)
         of_recording = recording.rate, recording.samples, recording.is_whole, item
-        self._send(protocol.Transcribe(call, options, *of_recording, traceparent), file)
+        message = protocol.Transcribe(next(self._numbers), options, *of_recording, traceparent)
+        return self._ask(message, file, None if item is None else item.offset)
 
-    async def _send_cuts(self, call: int, recording: CutRecording, replies: "asyncio.Queue[Reply | Exception]") -> None:
+    async def _send_cuts(self, call: _Call, recording: CutRecording) -> None:
         try:
             async with aclosing(recording.cuts()) as cuts:
                 async for cut in cuts:
-                    self._send(protocol.Cuts(call, cut))
-            self._send(protocol.Cuts(call, None))
+                    self._send(protocol.Cuts(call.number, cut))
+            self._send(protocol.Cuts(call.number, None))
         except Exception as error:  # noqa: BLE001  # it is the request's
-            replies.put_nowait(error)
+            call.replies.put_nowait(error)
 
 
-def _granted(reply: Reply) -> Granted:
+def _granted(reply: Reply | Exception) -> Granted:
     if isinstance(reply, Granted):
         return reply
     assert isinstance(reply, Ended)
