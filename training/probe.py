@@ -4,23 +4,17 @@ Each size is tried by a step of the real model (forward, backward and optimizer)
 as many labels as the bucket may have.
 """
 
-import hashlib
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 
 import torch
 
 from models.config import ModelConfig
-from models.device.cpu import processor
 from models.device.memory import MEMORY_SHARE, is_out_of_memory, leave_room
 from training.batch import Batch
 from training.buckets import Bucket
-from training.errors import ResumeError, TrainingError
 from training.memory import forget_peak, peak_bytes
 from training.recipe import Optimizer
 from training.run import Run
@@ -168,66 +162,6 @@ def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
             return None
         total += clips / rows * step.seconds
     return total
-
-
-class Measurements:
-    """Measurements of steps, kept on disk, so that a probe that was stopped or is repeated resumes.
-
-    A measurement holds for the model, objective, precision, device, version of PyTorch and whatever else `_key` lists.
-    """
-
-    def __init__(self, path: Path, run: Run, measure: Measure) -> None:
-        """Read earlier measurements.
-
-        Raises:
-            ResumeError: if the file is damaged; the message names the line.
-        """
-        self._path = path
-        self._measure = measure
-        self._key = _key(run)
-        self._known: dict[tuple[float, int, int], Measured | None] = {}
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            path.write_text(whole, encoding="utf-8")  # a line that was cut short when its probe was killed
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                row = json.loads(line)
-                found = None if row["step"] is None else Measured(float(row["step"]), row["bytes"])
-                if row["key"] == self._key:
-                    self._known[float(row["seconds"]), int(row["labels"]), int(row["rows"])] = found
-            except (ValueError, KeyError, TypeError) as error:
-                raise ResumeError(f"{path}, line {number}: damaged; remove the file to measure again") from error
-
-    def measure(self, bucket: Bucket, rows: int) -> Measured | None:
-        """Return the cost of a step, from the disk if it is known.
-
-        Raises:
-            TrainingError: if a new measurement cannot be written.
-        """
-        size = (bucket.seconds, bucket.labels, rows)
-        if size not in self._known:
-            found = self._known[size] = self._measure(bucket, rows)
-            row = {"key": self._key, "seconds": bucket.seconds, "labels": bucket.labels, "rows": rows}
-            row |= {"step": found and found.seconds, "bytes": found and found.bytes}
-            try:
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-            except OSError as error:
-                raise TrainingError(f"{self._path} cannot be written: {error.strerror}") from error
-        return self._known[size]
-
-
-def _key(run: Run) -> str:
-    """Return a key of everything that a measurement depends on besides its bucket and its clips."""
-    recipe, device = run.recipe, run.device
-    # The optimizer's rates are left out: they cost nothing, and change when a recipe takes on what `table` suggests.
-    algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
-    trained = (recipe.batch_norm, recipe.freeze, recipe.adapters, recipe.recompute)
-    parts = (recipe.objective, algorithms, recipe.precision, *trained, recipe.dropout)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
-    setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
-    return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]
 
 
 class Steps:

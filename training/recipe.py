@@ -28,8 +28,6 @@ class TrainingData:
         max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
             transcript needs far more memory. None leaves out none.
         unknown_share: most takes, as a share of all, whose transcripts have letters or digits without a label.
-        window: clips that are shuffled among each other. With it, an epoch goes through the tars one after the other,
-            in random order, so that each is read nearly in sequence. None shuffles all clips of an epoch.
     """
 
     manifests: tuple[Path, ...]
@@ -40,7 +38,6 @@ class TrainingData:
     speeds: tuple[float, ...] = within(0.5, 2, default=(1.0,))
     max_labels_per_second: float | None = within(0.1, 1000, default=None)
     unknown_share: float = within(0, 1, default=0.1)
-    window: int | None = within(1, 1_000_000_000, default=None)
 
     def __post_init__(self) -> None:
         if self.weights and len(self.weights) != len(self.manifests):

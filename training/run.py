@@ -317,7 +317,7 @@ def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeat
 
 
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
-    seconds, labels, data, batches = takes.seconds, takes.labels, recipe.data, recipe.batches
+    seconds, labels, batches = takes.seconds, takes.labels, recipe.batches
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
     if batches.rows and len(batches.rows) != len(buckets.all):
@@ -325,16 +325,7 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
             f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets", "batches.rows"
         )
     buckets = dataclasses.replace(buckets, counts=batches.rows)
-    return BucketSampler(
-        seconds,
-        takes.weights(data.weights),
-        buckets,
-        recipe.seed,
-        labels,
-        batches.parts,
-        takes.shards,
-        data.window,
-    )
+    return BucketSampler(seconds, takes.weights(recipe.data.weights), buckets, recipe.seed, labels, batches.parts)
 
 
 def _identity(recipe: Recipe, takes: TakeIndex, recordings: AugmentationRecordings) -> dict[str, Any]:

@@ -101,9 +101,6 @@ class BucketSampler:
     bucket, so that processes take equally long, and are padded to its length (if all buckets have one length, each to
     its own longest clip). Parts are full, except in the last step of each bucket, whose parts share the rest evenly.
     The order of steps is random.
-
-    With a window, an epoch goes through the shards one after the other, in random order, and shuffles only as many
-    draws among each other as the window holds. Draws that do not fill a step wait for those of the next window.
     """
 
     def __init__(
@@ -114,13 +111,8 @@ class BucketSampler:
         seed: int,
         labels: ArrayLike | None = None,
         parts: int = 1,
-        shards: ArrayLike | None = None,
-        window: int | None = None,
     ) -> None:
-        """Prepare to sample clips by their seconds, labels, weights (how often an epoch has each) and shards, from 0.
-
-        ``window`` is the number of draws that are shuffled among each other; None: all of an epoch.
-        """
+        """Prepare to sample clips by their seconds, labels and weights (how often an epoch has each)."""
         self._weights = np.asarray(weights, dtype=np.float64)
         numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels
         self._bucket = buckets.of_all(seconds, numbers).astype(np.int16)  # there are at most 10,000
@@ -128,8 +120,6 @@ class BucketSampler:
         self._parts = parts
         self._buckets = buckets
         self._seed = seed
-        self._shards = np.asarray(0 if shards is None else shards)
-        self._window = window
 
     @property
     def buckets(self) -> list[tuple[Bucket, int, int]]:
@@ -141,10 +131,9 @@ class BucketSampler:
         """Return the steps of an epoch."""
         random = np.random.default_rng([self._seed, number])
         takes, copies = self._draws(random)
-        order, windows = self._shuffled(takes, random)
+        order = random.permutation(len(takes))
         bucket = self._bucket[takes[order]]
-        by_bucket = np.argsort(bucket, kind="stable")
-        order, windows = order[by_bucket], windows[by_bucket]
+        order = order[np.argsort(bucket, kind="stable")]
         ends = np.cumsum(np.bincount(bucket, minlength=len(self._buckets.all))).tolist()
         starts: list[int] = []
         seconds: list[float] = []
@@ -154,8 +143,6 @@ class BucketSampler:
             seconds += [shape.seconds] * len(begin)
         edges = np.array([*starts, len(takes)])
         steps = random.permutation(len(starts))
-        # A step is taken in the window that has its last draw.
-        steps = steps[np.argsort(windows[edges[1:] - 1][steps], kind="stable")]
         epoch = Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
         if self._seconds is not None and starts:
             epoch.part_seconds = np.maximum.reduceat(self._seconds[epoch.takes], epoch.part_starts[:-1])
@@ -181,17 +168,3 @@ class BucketSampler:
         counts = (whole + (random.random(len(self._weights)) < self._weights - whole)).astype(np.int64)
         takes = np.repeat(np.arange(len(counts)), counts)
         return takes, np.arange(len(takes)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-    def _shuffled(
-        self, takes: NDArray[np.int64], random: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the draws in random order, and the window of each."""
-        order = random.permutation(len(takes))
-        if self._window is None:
-            return order, np.zeros(len(takes), dtype=np.int64)
-        turns = random.permutation(int(self._shards.max(initial=0)) + 1)  # of each shard
-        by_shard = np.argsort(turns[np.broadcast_to(self._shards, self._weights.shape)[takes]], kind="stable")
-        windows = np.empty(len(takes), dtype=np.int64)
-        windows[by_shard] = np.arange(len(takes)) // self._window
-        by_window = np.argsort(windows[order], kind="stable")
-        return order[by_window], windows[order][by_window]

@@ -44,12 +44,9 @@ _TAKE = np.dtype(
         ("speaker", "<u8"),  # a digest
         ("size", "<u4"),  # of the clip's line, in bytes
         ("labels", "<u4"),
-        ("shard", "<u4"),
         ("set", "<u4"),
     ]
 )
-# Clips in a shard if they are not in tars.
-_SHARD_CLIPS = 1_000
 # Fields of a clip's prompt that training knows: the languages and the punctuation.
 _OF_CLIPS = 3
 _DAMAGED = (OSError, ValueError, KeyError, TypeError)
@@ -64,7 +61,6 @@ class TakeIndex(Sequence[Take]):
         seconds: the length of each take, [takes].
         labels: the number of its labels, its prompt included; 0 without a transcript.
         speakers: a number for its speaker, another one in another source.
-        shards: the number of its shard, from 0: a file of several recordings, or a thousand clips in a row.
         sets: the number of the recipe's manifest that lists it, from 0.
     """
 
@@ -77,8 +73,8 @@ class TakeIndex(Sequence[Take]):
         self.survey = [str(line) for line in about["survey"]]
         self.digest = str(about["digest"])
         self._records = np.memmap(folder / _TAKES, _TAKE, "r")
-        self.seconds, self.labels, self.speakers, self.shards, self.sets = (
-            np.asarray(self._records[name]) for name in ("seconds", "labels", "speaker", "shard", "set")
+        self.seconds, self.labels, self.speakers, self.sets = (
+            np.asarray(self._records[name]) for name in ("seconds", "labels", "speaker", "set")
         )
         self._path = folder / _CLIPS
         self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -165,7 +161,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     """Write the clips and the takes, and return what index.json says about them."""
     data = recipe.data
     survey = Survey(data, transcripts, config, reads_texts=recipe.teacher is None)
-    shards, digest = _Shards(), hashlib.sha256()
+    tars, digest = dict[Path, None](), hashlib.sha256()  # files that hold several recordings
     fitted = 0
     with replaced(folder / _CLIPS) as clips, replaced(folder / _TAKES) as takes:
         for number, clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
@@ -185,9 +181,10 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
                 continue
             line = _line(clip)
             about = (_digest(clip.source, clip.speaker), len(line))
-            shard = shards.number(clip)
+            if clip.byte_range is not None:
+                tars[clip.audio] = None
             for take, labels in kept:
-                record = (clips.tell(), take.seconds, take.speed, *about, labels, shard, number)
+                record = (clips.tell(), take.seconds, take.speed, *about, labels, number)
                 takes.write(np.array(record, dtype=_TAKE).tobytes())
                 digest.update(_identity(take).encode())
             clips.write(line)
@@ -201,7 +198,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
         "survey": survey.lines(),
         "digest": digest.hexdigest(),
         "sizes": sizes,
-        "tars": [_state(tar) for tar in shards.tars],
+        "tars": [_state(tar) for tar in tars],
     }
 
 
@@ -214,35 +211,6 @@ def _all_clips(recipe: Recipe) -> Iterator[tuple[int, Clip]]:
 
 def _manifests(recipe: Recipe) -> list[tuple[int, Path]]:
     return [(number, found) for number, path in enumerate(recipe.data.manifests) for found in manifests_of(path)]
-
-
-class _Shards:
-    """Numbers the shards of clips.
-
-    Attributes:
-        tars: the files that hold several recordings (tars, Arrow files), and the numbers of their shards.
-    """
-
-    def __init__(self) -> None:
-        self.tars: dict[Path, int] = {}
-        self._count = self._left = 0
-
-    def number(self, clip: Clip) -> int:
-        if clip.byte_range is not None:
-            return self._of_tar(clip.audio)
-        if not self._left:
-            self._current, self._left = self._next(), _SHARD_CLIPS
-        self._left -= 1
-        return self._current
-
-    def _of_tar(self, path: Path) -> int:
-        if path not in self.tars:
-            self.tars[path] = self._next()
-        return self.tars[path]
-
-    def _next(self) -> int:
-        self._count += 1
-        return self._count - 1
 
 
 def _line(clip: Clip) -> bytes:

@@ -44,8 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
     ahead.add_argument(
         "--probe",
         action="store_true",
-        help="find the largest useful batch of each bucket on this device, and train nothing; with --out, "
-        "measurements are kept there and a stopped probe resumes",
+        help="find the largest useful batch of each bucket on this device, and train nothing",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
     parser.add_argument(
@@ -89,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
         if args.check or args.probe:
-            return _look_ahead(recipe, device, Path(args.out) if args.out else None, probes=args.probe)
+            return _look_ahead(recipe, device, probes=args.probe)
         check_loggers(recipe.loggers, tensorboard=args.tensorboard)
         folder, device = Path(args.out), local_device(device)
         with process_group(device) as ranks:
@@ -206,10 +205,10 @@ def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
         _report(f"{export}: the averaged weights of seed {best} with the lowest WER")
 
 
-def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *, probes: bool) -> int:
+def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
     """Print what would be trained on."""
     from training import forecast
-    from training.probe import Measurements, Steps, probe, table
+    from training.probe import Steps, probe, table
     from training.run import Run
 
     with TemporaryDirectory() as empty:  # for the index of takes
@@ -229,11 +228,7 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
             _report(line)
     else:
         try:
-            measure = Steps(training).measure
-            if folder:
-                folder.mkdir(parents=True, exist_ok=True)
-                measure = Measurements(folder / "probe.jsonl", training, measure).measure
-            found = probe(training.sampler.buckets, measure, by_memory=device.type == "cuda")
+            found = probe(training.sampler.buckets, Steps(training).measure, by_memory=device.type == "cuda")
         except MemoryError as error:
             raise CommandError(f"{error} does not fit this device") from error
         for line in table(found, recipe.optimizer):

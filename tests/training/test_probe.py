@@ -1,15 +1,14 @@
 """The batches of each bucket are as large as fits, or as long as that makes them faster."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cli
 from tests.training.small_run import manifest, recipe_file
 from training.buckets import Bucket
-from training.errors import RecipeError, ResumeError
-from training.probe import Found, Measured, Measurements, fastest, largest_that_fits, probe, table
+from training.errors import RecipeError
+from training.probe import Found, Measured, fastest, largest_that_fits, probe, table
 from training.recipe import Optimizer
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -79,55 +78,6 @@ def test_batches_that_are_no_faster_are_not_recommended(given, keeps):
 def test_a_clip_that_does_not_fit_alone_is_named():
     with pytest.raises(MemoryError, match=r"a clip of 20\.0 s with 80 labels"):
         probe(BUCKETS, lambda bucket, _: None if bucket.seconds > 15 else Measured(1, 1), by_memory=True)
-
-
-def test_what_was_measured_is_not_measured_again(tmp_path):
-    manifest(tmp_path)
-    run, suited, other = (
-        Run(read_recipe(recipe_file(tmp_path, **changes)), tmp_path, torch.device("cpu"))
-        for changes in ({}, {"optimizer": {"peak": 0.006, "ema": 0.99, "warmup": 2}}, {"precision": "bfloat16"})
-    )
-    asked = []
-
-    def measure(bucket, rows):
-        asked.append((bucket, rows))
-        return Measured(0.5, None) if rows < 3 else None
-
-    path, bucket = tmp_path / "probe.jsonl", BUCKETS[0][0]
-    for one in (run, run, suited, other):
-        kept = Measurements(path, one, measure)
-        assert [kept.measure(bucket, rows) for rows in (2, 3, 2)] == [Measured(0.5, None), None, Measured(0.5, None)]
-
-    assert asked == [(bucket, 2), (bucket, 3)] * 2
-    path.write_text(path.read_text()[:-5])  # killed while writing
-    for _ in range(2):
-        Measurements(path, other, measure).measure(bucket, 3)
-    assert asked[4:] == [(bucket, 3)]
-
-
-def test_a_measurement_of_another_processor_is_not_taken(tmp_path, monkeypatch):
-    manifest(tmp_path)
-    run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
-    bucket, asked = BUCKETS[0][0], []
-
-    def measure(_, rows):
-        asked.append(rows)
-        return Measured(0.5, None)
-
-    for name in ("one", "one", "another"):
-        monkeypatch.setattr("training.probe.processor", lambda name=name: name)
-        Measurements(tmp_path / "probe.jsonl", run, measure).measure(bucket, 2)
-
-    assert asked == [2, 2]
-
-
-def test_measurements_that_are_damaged_are_named(tmp_path):
-    manifest(tmp_path)
-    run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
-    (tmp_path / "probe.jsonl").write_text("nonsense\n")
-
-    with pytest.raises(ResumeError, match=r"probe\.jsonl, line 1: damaged"):
-        Measurements(tmp_path / "probe.jsonl", run, lambda *_: None)
 
 
 @pytest.mark.parametrize(

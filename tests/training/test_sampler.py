@@ -17,14 +17,9 @@ from training.sampler import BucketSampler, Position
 SECONDS = st.lists(st.floats(0.1, 30), min_size=1, max_size=60)
 
 
-# Clips that are shuffled among each other; each shard of tars has seven.
-WINDOWS = st.none() | st.integers(1, 70)
-
-
-def sampler(seconds, weights=None, seed=0, parts=1, window=None):
-    buckets, shards = buckets_of_equal_audio(seconds, 4, 40), [clip // 7 for clip in range(len(seconds))]
-    weights = weights or [1.0] * len(seconds)
-    return BucketSampler(seconds, weights, buckets, seed, parts=parts, shards=shards, window=window)
+def sampler(seconds, weights=None, seed=0, parts=1):
+    buckets = buckets_of_equal_audio(seconds, 4, 40)
+    return BucketSampler(seconds, weights or [1.0] * len(seconds), buckets, seed, parts=parts)
 
 
 def batches_of(sampling, epoch):
@@ -32,19 +27,19 @@ def batches_of(sampling, epoch):
     return [batch for step in sampling.epoch(epoch) for batch in step]
 
 
-@given(SECONDS, st.integers(0, 5), st.integers(0, 5), WINDOWS)
+@given(SECONDS, st.integers(0, 5), st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
-def test_an_epoch_holds_every_clip_once(seconds, seed, epoch, window):
-    batches = batches_of(sampler(seconds, seed=seed, window=window), epoch)
+def test_an_epoch_holds_every_clip_once(seconds, seed, epoch):
+    batches = batches_of(sampler(seconds, seed=seed), epoch)
 
     assert sorted(draw.take for batch in batches for draw in batch.draws) == list(range(len(seconds)))
 
 
-@given(SECONDS, st.integers(0, 5), WINDOWS)
+@given(SECONDS, st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
-def test_a_batch_is_padded_to_its_bucket_and_only_one_of_a_bucket_is_not_full(seconds, epoch, window):
+def test_a_batch_is_padded_to_its_bucket_and_only_one_of_a_bucket_is_not_full(seconds, epoch):
     partial, bounds = Counter(), buckets_of_equal_audio(seconds, 4, 40).bounds
-    for batch in batches_of(sampler(seconds, window=window), epoch):
+    for batch in batches_of(sampler(seconds), epoch):
         lengths = [seconds[draw.take] for draw in batch.draws]
         bound = bounds[bisect_left(bounds, max(lengths))]
         assert batch.seconds == (bound if len(bounds) > 1 else max(lengths))
@@ -75,14 +70,14 @@ def test_a_weight_is_what_a_clip_gets_on_average():
     assert drawn[1] / 1000 == pytest.approx(1.7, abs=0.05)
 
 
-@given(SECONDS, st.integers(0, 20), st.integers(0, 5), WINDOWS)
+@given(SECONDS, st.integers(0, 20), st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
-def test_going_on_from_any_batch_gives_the_same_batches(seconds, done, seed, window):
-    whole = list(islice(sampler(seconds, seed=seed, window=window).batches(Position()), done + 10))
+def test_going_on_from_any_batch_gives_the_same_batches(seconds, done, seed):
+    whole = list(islice(sampler(seconds, seed=seed).batches(Position()), done + 10))
     at = whole[done - 1].position if done else None
     start = Position(at.epoch, at.batch + 1) if at else Position()
 
-    resumed = list(islice(sampler(seconds, seed=seed, window=window).batches(start), 10))
+    resumed = list(islice(sampler(seconds, seed=seed).batches(start), 10))
 
     assert resumed == whole[done:]
 
@@ -99,13 +94,13 @@ def test_epochs_and_seeds_differ():
 CLIPS = st.lists(st.tuples(st.floats(0.1, 30), st.integers(0, 200)), min_size=1, max_size=60)
 
 
-@given(CLIPS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3]), st.integers(0, 5), st.integers(0, 3), WINDOWS)
+@given(CLIPS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3]), st.integers(0, 5), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_ranks_share_an_epoch_step_by_step_in_one_bucket(clips, ranks, own, seed, epoch, window):
+def test_ranks_share_an_epoch_step_by_step_in_one_bucket(clips, ranks, own, seed, epoch):
     seconds, labels = map(list, zip(*clips, strict=True))
     buckets = buckets_of_equal_audio(seconds, 4, 40, labels, 3, 300)
     parts = ranks * own
-    plan = ([1.0] * len(clips), buckets, seed, labels, parts, [clip // 7 for clip in range(len(clips))], window)
+    plan = ([1.0] * len(clips), buckets, seed, labels, parts)
     samplers = [BucketSampler(seconds, *plan) for _ in range(ranks)]
     steps, bucket_of = len(samplers[0].epoch(epoch)), buckets.of_all(seconds, labels).tolist()
 
@@ -128,48 +123,19 @@ def test_ranks_share_an_epoch_step_by_step_in_one_bucket(clips, ranks, own, seed
     assert draws == Counter(range(len(clips)))
 
 
-@given(SECONDS, st.integers(0, 12), st.sampled_from([(1, 4), (4, 1), (2, 4), (4, 2)]), WINDOWS)
+@given(SECONDS, st.integers(0, 12), st.sampled_from([(1, 4), (4, 1), (2, 4), (4, 2)]))
 @settings(max_examples=40, deadline=None)
-def test_a_run_goes_on_with_another_number_of_ranks_in_the_same_steps(seconds, done, ranks, window):
+def test_a_run_goes_on_with_another_number_of_ranks_in_the_same_steps(seconds, done, ranks):
     before, after = ranks
-    whole = sampler(seconds, parts=4, window=window)
+    whole = sampler(seconds, parts=4)
     steps = [step for epoch in range(done + 2) for step in whole.epoch(epoch)]
     start = steps[done][0].position
 
     own = [Ranks(rank, after).share(4) for rank in range(after)]
-    taken = [sampler(seconds, parts=4, window=window).batches(start, share) for share in own]
+    taken = [sampler(seconds, parts=4).batches(start, share) for share in own]
 
     assert [next(mine) for mine in taken for _ in range(4 // after)] == list(steps[done])
     assert before != after
-
-
-def test_with_a_window_an_epoch_goes_through_the_shards_one_after_the_other():
-    # Batches of 8 clips, shards of 7, windows of 56: seven batches hold eight shards.
-    sampling = sampler([5.0] * 280, window=56)
-
-    shards = [draw.take // 7 for batch in batches_of(sampling, 0) for draw in batch.draws]
-
-    windows = [shards[start : start + 56] for start in range(0, 280, 56)]
-    assert all(len(set(window)) == 8 for window in windows)
-    assert all(window != sorted(window) for window in windows)
-    assert [shards[0], shards[56]] != [0, 8]
-    assert shards != [draw.take // 7 for batch in batches_of(sampling, 1) for draw in batch.draws]
-
-
-@given(SECONDS, st.integers(1, 30), st.integers(0, 3))
-@settings(max_examples=50, deadline=None)
-def test_a_clip_waits_for_the_next_window_only_if_its_bucket_does_not_fill_a_step(seconds, window, seed):
-    buckets = buckets_of_equal_audio(seconds, 4, 40)
-    sampling = sampler(seconds, seed=seed, window=window)
-    drawn = [draw.take for batch in batches_of(sampling, 0) for draw in batch.draws]
-    # The order of shards, by those that all windows end with.
-    waiting = sum(buckets.rows(bucket) - 1 for bucket in range(len(buckets.all)))
-
-    for number in range(0, len(seconds), window):
-        soon = drawn[: max(0, number + window - waiting)]
-        shards = {clip // 7 for clip in soon}
-        # As many shards as hold these clips, one that the window begins and one that it ends with.
-        assert len(shards) <= (number + window) // 7 + 2
 
 
 def test_parts_that_ranks_cannot_share_are_refused():

@@ -190,17 +190,6 @@ def sharded(folder, shards=3, clips=4):
     lines(folder / "manifest.jsonl", rows[::2] + rows[1::2])
 
 
-def test_each_tar_is_a_shard(tmp_path):
-    sharded(tmp_path)
-
-    takes = index_of(tmp_path)
-
-    shards = {}
-    for take, shard in zip(takes, takes.shards.tolist(), strict=True):
-        shards.setdefault(shard, set()).add(take.clip.audio.name)
-    assert list(shards.values()) == [{"audio_0.tar"}, {"audio_1.tar"}, {"audio_2.tar"}]
-
-
 def test_manifests_of_shards_are_named_by_a_pattern(tmp_path):
     sharded(tmp_path)
     (tmp_path / "sharded_manifests").mkdir()
@@ -231,10 +220,9 @@ def losses_of(folder):
     return [line["loss"] for line in map(json.loads, (folder / "log.jsonl").read_text().splitlines()) if "loss" in line]
 
 
-def test_a_run_on_tars_goes_on_in_the_middle_of_a_window_as_if_it_had_not_stopped(tmp_path):
+def test_a_run_on_tars_goes_on_as_if_it_had_not_stopped(tmp_path):
     sharded(tmp_path)
-    changes = {"data": {"manifests": ["manifest.jsonl"], "window": 5}, "batches": {"seconds": 2, "buckets": 1}}
-    recipe = read_recipe(recipe_file(tmp_path, steps=8, **changes))
+    recipe = read_recipe(recipe_file(tmp_path, steps=8, batches={"seconds": 2, "buckets": 1}))
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     train(Run(recipe, tmp_path / "whole", CPU), word_errors=None, report=lambda _: None)
