@@ -18,6 +18,7 @@ _KNOWN_BUT_UNSUPPORTED = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "a gzip file",
     b"%PDF": "PDF",
+    b"OggS": "Ogg with another codec than Vorbis, Opus, FLAC or Speex",
 }
 # EBML, which is WebM or Matroska.
 _EBML = b"\x1a\x45\xdf\xa3"
@@ -43,8 +44,10 @@ def container_of(file: BinaryIO) -> str:
     file.seek(0)
     container = sniff(file.read(SEARCHED_BYTES))
     if container == "mp3" and (tag_bytes := after_id3(file)):
+        # The tag is for MP3, but segments of HTTP Live Streaming have it before AAC, and some programs before FLAC.
         file.seek(tag_bytes)
-        container = sniff_behind_tag(file.read(HEAD_BYTES))
+        behind = file.read(4)
+        container = "flac" if behind == b"fLaC" else "aac" if is_adts_header(behind) else "mp3"
     file.seek(0)
     return container
 
@@ -68,11 +71,11 @@ def sniff(head: bytes) -> str:
     if head.startswith(b"OggS") and any(codec in head for codec in _OGG_CODECS):
         return "ogg"
     # The byte order mark of UTF-16, as PowerShell writes it, looks like the header of a frame.
-    is_text = head.startswith(codecs.BOM_UTF16_LE) and _name_of_text(head) is not None
+    is_text = head.startswith(codecs.BOM_UTF16_LE) and _is_text(head)
     if head.startswith(b"ID3") or (is_frame_header(head) and not is_text):
         return "mp3"
     # A text may say "The wide road".
-    if head[4:8] in _QUICKTIME_ATOMS and _name_of_text(head) is None:
+    if head[4:8] in _QUICKTIME_ATOMS and not _is_text(head):
         return "mp4"
     if is_adts_header(head):
         return "aac"
@@ -81,54 +84,25 @@ def sniff(head: bytes) -> str:
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         return "avi"
     # A text may have a G in both places.
-    if head[::_TS_PACKET][:2] == _TS_SYNC * 2 and _name_of_text(head) is None:
+    if head[::_TS_PACKET][:2] == _TS_SYNC * 2 and not _is_text(head):
         return "ts"
-    seen = _name(head)
-    if seen is None and (stream := stream_within(head)):
+    seen = next((name for magic, name in _KNOWN_BUT_UNSUPPORTED.items() if head.startswith(magic)), "")
+    seen = seen or ("text" if _is_text(head) else "")
+    if not seen and (stream := stream_within(head)):
         return stream
     looks = f"the file looks like {seen}" if seen else "the file is in no known audio format"
     raise UnsupportedFormatError(f"{looks}; supported: {', '.join(SUPPORTED)}")
-
-
-def sniff_behind_tag(behind: bytes) -> str:
-    """Return the container of a file with an ID3 tag, by the bytes ``behind`` the tag.
-
-    The tag is for MP3, but segments of HTTP Live Streaming have it before AAC, and some programs write it before FLAC.
-    """
-    if behind.startswith(b"fLaC"):
-        return "flac"
-    return "aac" if is_adts_header(behind) else "mp3"
 
 
 def _is_wav(head: bytes) -> bool:
     return (head[:4] in {b"RIFF", b"RIFX", b"RF64"} and head[8:12] == b"WAVE") or head.startswith(_W64)
 
 
-def _name(head: bytes) -> str | None:
-    """Return the name of an unsupported format, for the error message."""
-    for magic, name in _KNOWN_BUT_UNSUPPORTED.items():
-        if head.startswith(magic):
-            return name
-    if head.startswith(b"OggS"):
-        return "Ogg with another codec than Vorbis, Opus, FLAC or Speex"
-    return _name_of_text(head)
-
-
-def _name_of_text(head: bytes) -> str | None:
+def _is_text(head: bytes) -> bool:
     encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         # Not final, because the head may end within a character.
-        text = codecs.getincrementaldecoder(encoding)().decode(head, final=False).lstrip()
+        text = codecs.getincrementaldecoder(encoding)().decode(head, final=False)
     except UnicodeDecodeError:
-        return None
-    if text.startswith("<"):
-        return "HTML or XML"
-    if text.startswith("{\\rtf"):
-        return "RTF"
-    if text.startswith(("#EXTM3U", "[playlist]")):
-        return "a playlist"
-    if text.startswith(("{", "[")):
-        return "JSON"
-    if text and all(character.isprintable() or character.isspace() for character in text):
-        return "text"
-    return None
+        return False
+    return text.strip() != "" and all(character.isprintable() or character.isspace() for character in text)

@@ -54,18 +54,3 @@ def test_launches_attend_beyond_the_folded_distances(monkeypatch):
 
     for _, attend in attention._launches(module, frames, positions, padding):
         torch.testing.assert_close(attend(), wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.compile:DeprecationWarning")
-def test_rows_of_other_launches_or_rounds_are_not_continued(monkeypatch, tmp_path):
-    from benchmarks.attention import main  # imports torch's compiler
-
-    options = ["attention", "--shape", "toy", "--seconds", "0.5", "--batch-seconds", "0.5"]
-    options += ["--rows", str(tmp_path / "rows.jsonl"), "--rounds"]
-    monkeypatch.setattr("sys.argv", [*options, "1"])
-    main()
-    for others in (["2"], ["1", "--launches"]):
-        monkeypatch.setattr("sys.argv", [*options, *others])
-        with pytest.raises(ValueError, match="rows of another run"):
-            main()

@@ -1,11 +1,9 @@
 """The times of a call's operations add up, and operations are counted by call."""
 
-import sys
-
 import pytest
 import torch
 
-from benchmarks.profile import Spent, largest, main, spent_on
+from benchmarks.profile import Spent, largest, spent_on
 
 
 def test_the_operations_of_a_call_are_counted_the_largest_first():
@@ -35,17 +33,3 @@ def test_what_has_no_row_of_its_own_is_summed_up(count, names):
 def test_a_profiler_that_saw_nothing_says_so():
     with pytest.raises(RuntimeError, match="saw nothing"):
         spent_on(lambda: None, repeats=1, device=torch.device("cpu"))
-
-
-@pytest.mark.parametrize("other", [["--audio", "samples/austen.flac"], ["--top", "3"], ["--repeats", "2"]])
-def test_rows_of_other_options_are_not_continued(other, monkeypatch, tmp_path):
-    monkeypatch.setattr("benchmarks.profile.times_of", lambda *_: [1.0])
-    monkeypatch.setattr("benchmarks.profile.spent_on", lambda *_: [Spent("a", 1.0, 1)])
-    file = tmp_path / "rows.jsonl"
-    options = ["--model", "bundled", "--seconds", "0.5", "--batch", "1", "--repeats", "1", "--rows", str(file)]
-    monkeypatch.setattr(sys, "argv", ["profile", *options])
-    main()
-    monkeypatch.setattr(sys, "argv", ["profile", *options, *other])
-
-    with pytest.raises(ValueError, match="rows of another run"):
-        main()

@@ -64,7 +64,7 @@ def test_a_folder_becomes_rows_and_a_bad_file_is_one_of_them(batch, archive, exp
     rows = {row["audio"]: row for row in rows_in(out)}
     assert len(rows) == len(rows_in(out)) == len(expected) + 1
     assert {name: row["text"] for name, row in rows.items() if row["error"] is None} == expected
-    assert rows["page.wav"]["error"].startswith("the file looks like HTML or XML")
+    assert rows["page.wav"]["error"].startswith("the file is in no known audio format")
     assert (rows["page.wav"]["duration"], rows["page.wav"]["words"]) == (None, None)
     assert rows["slt-12s.wav"]["duration"] == 12.0
     assert rows["slt-12s.wav"]["words"][0].keys() == {"text", "start", "end", "confidence"}

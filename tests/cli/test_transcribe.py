@@ -178,7 +178,7 @@ def test_a_bad_recording_is_named_and_the_others_still_go(transcribe, clips, tmp
     captured = capsys.readouterr()
     assert [line.split("\t")[0] for line in captured.out.splitlines()] == clips[:2]
     errors = captured.err.splitlines()
-    assert errors[0].startswith(f"{page}: the file looks like HTML or XML; supported: wav, flac, ")
+    assert errors[0].startswith(f"{page}: the file looks like text; supported: wav, flac, ")
     assert errors[1:] == [f"{tmp_path / 'none.wav'}: No such file or directory"]
 
 
