@@ -13,6 +13,7 @@ from audio.segment.cuts import CutBlock, SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.threads import in_thread
+from transcripts.gaps import Gap
 from transcripts.transcription import Coverage
 
 T = TypeVar("T")
@@ -61,18 +62,22 @@ class CutRecording:
             for segment in block.utterances:
                 yield segment
 
-    async def speech(self) -> SpeechProbabilities:
-        """Return the probability of speech in each frame of the recording, once it is cut."""
+    async def speech(self, rescued: Sequence[Gap] = ()) -> SpeechProbabilities:
+        """Return the probability of speech in each frame of the recording, once it is cut; 1 where it was rescued."""
         if self.rule is None:
-            return await self._in_thread(lambda: speech(self.recording, self.detector))
-        return np.concatenate(self._probabilities) if self._probabilities else np.empty(0, np.float32)
+            found = await self._in_thread(lambda: speech(self.recording, self.detector))
+        else:
+            found = np.concatenate([*self._probabilities, np.empty(0, np.float32)])
+        for start, stop in rescued:
+            found[round(start / FRAME_SECONDS) : round(stop / FRAME_SECONDS)] = 1.0
+        return found
 
-    async def coverage(self, answered: Sequence[tuple[Segment, bool]], rescued: float) -> Coverage:
+    async def coverage(self, answered: Sequence[tuple[Segment, bool]], rescued: Sequence[Gap]) -> Coverage:
         """Return how much of it was transcribed.
 
         Args:
             answered: its utterances, each with whether the model wrote anything for it.
-            rescued: seconds that got words when they were transcribed again.
+            rescued: stretches that got words when they were transcribed again.
         """
         rate, total = self.recording.rate, len(self.recording)
         transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in answered)
@@ -84,7 +89,8 @@ class CutRecording:
                 first, last = (round(end / rate / FRAME_SECONDS) for end in (segment.start, segment.stop))
                 speech += float(is_speech[first:last].sum()) * FRAME_SECONDS
         skipped = max(0, total - transcribed)
-        return Coverage(*(round(of, 3) for of in (transcribed / rate, skipped / rate, speech, rescued)))
+        again = sum((stop - start for start, stop in rescued), 0.0)
+        return Coverage(*(round(of, 3) for of in (transcribed / rate, skipped / rate, speech, again)))
 
     async def read(self, segment: Segment) -> Samples:
         """Return the samples of an utterance."""

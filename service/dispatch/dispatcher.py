@@ -28,6 +28,7 @@ from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.engine.supervisor import Engine
 from service.metrics import Metrics, length_class
+from transcripts.gaps import Gap
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript
 
@@ -53,7 +54,7 @@ class Answer:
         identified: its language, if that was identified.
         cut: the part of the recording, in samples.
         has_text: whether the model wrote anything for it; joining may have moved its words to a neighbour.
-        rescued_seconds: length of its stretches that had speech and no words until they were transcribed again.
+        rescued: its stretches that had speech and no words until they were transcribed again.
     """
 
     transcript: Transcript
@@ -63,7 +64,7 @@ class Answer:
     identified: Identified | None = None
     cut: Segment = _NO_CUT
     has_text: bool = False
-    rescued_seconds: float = 0.0
+    rescued: Sequence[Gap] = ()
 
     @property
     def identify_seconds(self) -> float:

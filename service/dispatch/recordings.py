@@ -21,6 +21,7 @@ from service.dispatch.rescue import Rescue, Rescued
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
 from service.threads import in_thread
+from transcripts.gaps import Gap
 from transcripts.identified_samples import identified_samples
 from transcripts.joining import Joiner, shifted
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
@@ -231,15 +232,16 @@ class Recordings:
         self._dispatcher.admission.backlog.answer(entry, share)
         request.answered_seconds += share
         self._metrics.audio_seconds.labels("ok", options.lane.model).inc(share)
+        stretches = [Gap(start + cut.start / rate, stop + cut.start / rate) for start, stop in rescued.stretches]
         return Answer(
             *(shifted(rescued.transcript, cut.start / rate), answer.queue_seconds, cut.start / rate, cut.stop / rate),
-            *(identified, cut, bool(rescued.transcript.text), rescued.seconds),
+            *(identified, cut, bool(rescued.transcript.text), stretches),
         )
 
     async def _rescued(self, request: _Request, part: Part, transcript: Transcript) -> Rescued:
         """Transcribe stretches of speech once more for which the model wrote nothing."""
         if self._rescue is None:
-            return Rescued(transcript, 0.0)
+            return Rescued(transcript)
         model = self._dispatcher.catalog.find(part.lane.model)
         has_ctc = model is not None and model.ready is not None and "ctc" in model.ready.info.decoders
         lane = part.lane._replace(decoder="ctc") if has_ctc else part.lane

@@ -37,11 +37,11 @@ class Rescued(NamedTuple):
 
     Attributes:
         transcript: the transcript with the words that were found.
-        seconds: length of the stretches that had words.
+        stretches: the stretches that had words, with times of the utterance.
     """
 
     transcript: Transcript
-    seconds: float
+    stretches: Sequence[Gap] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,19 @@ class Rescue:
             transcript: its transcript, with times of the utterance.
             transcribe: transcribes a stretch; if it fails, the stretch stays without words.
         """
-        seconds, rescued = len(samples) / rate, 0.0
-        empty = gaps(transcript, seconds, _LEAST)
+        rescued: list[Gap] = []
+        empty = gaps(transcript, len(samples) / rate, _LEAST)
         if not empty:
-            return Rescued(transcript, 0.0)
-        for start, stop in await in_thread(self.threads, lambda: self._speech(samples, rate, empty)):
+            return Rescued(transcript)
+        for stretch in await in_thread(self.threads, lambda: self._speech(samples, rate, empty)):
+            start, stop = stretch
             try:
                 found = await transcribe(samples[int(start * rate) : int(stop * rate)])
             except DispatchError:
                 break  # the queue is full, or it is too late; what there is counts
             before, transcript = transcript, filled(transcript, shifted(found, start))
-            rescued += stop - start if transcript.text != before.text else 0.0
+            if transcript.text != before.text:
+                rescued.append(stretch)
         return Rescued(transcript, rescued)
 
     def _speech(self, samples: Samples, rate: int, empty: Sequence[Gap]) -> list[Gap]:
@@ -91,17 +93,20 @@ class Rescue:
         found = []
         for gap in empty:
             lead = min(gap.start, _LEAD)
-            sound = samples[int((gap.start - lead) * rate) : int(gap.stop * rate)]
+            before, sound = np.split(samples[: int(gap.stop * rate)], [int(gap.start * rate)])
             if not len(sound) or np.square(sound, dtype=np.float64).mean() < _SILENT:
                 continue
-            spoken = np.flatnonzero(self._probabilities(sound, rate)[round(lead / FRAME_SECONDS) :] >= _SURE)
+            probabilities = self._probabilities([before[len(before) - int(lead * rate) :], sound], rate)
+            spoken = np.flatnonzero(probabilities[round(lead / FRAME_SECONDS) :] >= _SURE)
             if len(spoken) * FRAME_SECONDS < _LEAST:
                 continue
             first, last = (gap.start + float(frame) * FRAME_SECONDS for frame in (spoken[0], spoken[-1] + 1))
             found.append(Gap(max(gap.start, first - _MARGIN, _SHIFT), min(gap.stop, last + _MARGIN)))
         return found
 
-    def _probabilities(self, sound: Samples, rate: int) -> Samples:
-        stream, level = self.detector.stream(), Level()
-        blocks = [stream.push(block)[0] for block in resampled(iter([level.raised(sound)]), rate, RATE)]
+    def _probabilities(self, sounds: Sequence[Samples], rate: int) -> Samples:
+        stream = self.detector.stream()
+        # Each at its own level: a quiet voice behind a loud one is what models pass over.
+        raised = (Level().raised(sound) for sound in sounds)
+        blocks = [stream.push(block)[0] for block in resampled(raised, rate, RATE)]
         return np.concatenate([*blocks, stream.finish()[0]])

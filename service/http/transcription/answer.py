@@ -30,6 +30,7 @@ from service.http.transcription.options import TranscriptionOptions
 from service.http.transcription.stream import HEARTBEAT_SECONDS, EventStream, frame, with_heartbeats
 from service.threads import in_thread
 from transcripts.events import Event, Events
+from transcripts.gaps import Gap
 from transcripts.joining import joined
 from transcripts.json_formats import as_diarized_json, as_json, as_verbose_json
 from transcripts.spoken_language import Spoken
@@ -184,7 +185,7 @@ class _Side:
         answers: answers of its parts; None if it is silent.
         parts: its parts so far; of a numbered channel, those with text.
         answered: its answered parts, in samples, and whether the model wrote anything for each.
-        rescued: seconds of them that got words when transcribed again.
+        rescued: stretches of them that got words when transcribed again.
         spoken: its language so far, if it is identified, or the model says it.
         tags: code of a language by the token with which the model names it; empty where that is not asked for.
     """
@@ -195,7 +196,7 @@ class _Side:
     parts: list[Part] = field(default_factory=list)
     spoken: Spoken | None = None
     answered: list[tuple[Segment, bool]] = field(default_factory=list)
-    rescued: float = 0.0
+    rescued: list[Gap] = field(default_factory=list)
     tags: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -210,7 +211,7 @@ class _Side:
         async with aclosing(self.answers) as answers:
             async for answer in answers:
                 self.answered.append((answer.cut, answer.has_text))
-                self.rescued += answer.rescued_seconds
+                self.rescued += answer.rescued
                 identified = answer.identified
                 spoken = identified.part if identified else written_language(answer.transcript, self.tags)
                 part = Part(answer.transcript, answer.start, answer.end, spoken)
@@ -415,7 +416,7 @@ class Reply:
     async def _speech(self, side: _Side, transcript: Transcript) -> Speech:
         if not (self.options.has_segments and transcript.words):
             return Speech()
-        return Speech(await side.cut.speech(), FRAME_SECONDS)
+        return Speech(await side.cut.speech(side.rescued), FRAME_SECONDS)
 
     async def _languages(self, transcripts: Sequence[Transcript]) -> tuple[Language, Sequence[Language]]:
         """Return the language of the whole text, and of each channel's."""

@@ -50,7 +50,7 @@ def rescued(rescue, samples, transcript):
         return one_word(stretch)
 
     found = asyncio.run(rescue.rescue(samples, SAMPLE_RATE, transcript, transcribe))
-    return found.transcript, found.seconds, again
+    return found.transcript, sum(stop - start for start, stop in found.stretches), again
 
 
 def test_a_forgotten_end_is_transcribed_again_without_the_silence_around_it(rescue, speech):
@@ -71,6 +71,15 @@ def test_a_clip_without_any_word_is_not_the_same_sound_again(rescue, speech):
 
     assert transcript.text == "again"
     assert len(stretch) < len(speech)
+
+
+def test_quiet_speech_behind_loud_speech_is_heard(rescue, speech):
+    samples = np.concatenate([speech[: 2 * SAMPLE_RATE], 0.003 * speech[2 * SAMPLE_RATE : 5 * SAMPLE_RATE]])
+    first = Transcript("first", [1], [0.9], [Word("first", 0.2, 1.7, 0.9, (0, 1))])
+
+    transcript, *_ = rescued(rescue, samples, first)
+
+    assert transcript.text == "first again"
 
 
 @pytest.mark.parametrize(
@@ -98,14 +107,14 @@ def test_words_without_times_rescue_a_clip_without_any(rescue, speech):
     found = asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, transcribe))
 
     assert found.transcript.text == "again"
-    assert found.seconds > 0
+    assert found.stretches
 
 
 def test_a_stretch_that_cannot_be_transcribed_stays_without_words(rescue, speech):
     async def refuse(_):
         raise DeadlineExceededError("No transcript in time.", retry_after=60)
 
-    assert asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, refuse)) == (NOTHING, 0.0)
+    assert asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, refuse)) == (NOTHING, [])
 
 
 @pytest.mark.parametrize(("setting", "words"), [({}, 3), ({"rescue": False}, 1)])
@@ -118,3 +127,13 @@ def test_a_service_says_what_it_rescued(speech, setting, words):
         assert len(answer["text"].split()) == words
         assert served.metric('steno_audio_without_words_seconds_total{kind="rescued"}') == answer["rescued_seconds"]
         assert (answer["rescued_seconds"] > 4) == (words == 3)
+
+
+def test_quiet_speech_that_was_heard_again_is_speech(speech):
+    recording = np.concatenate([np.full(1, LOUD, np.float32), speech[:SAMPLE_RATE], speech * 0.003])
+    asked = form(wav(recording), response_format="verbose_json")
+    with serving(model="forgetful.nemo") as served:
+        answer = served.post(**asked).json()
+
+    assert answer["rescued_seconds"] > 4
+    assert all(segment["no_speech_prob"] < 0.5 for segment in answer["segments"])
