@@ -4,18 +4,19 @@ A batch is a function of the seed and the step, so that a run resumes from its s
 """
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from audio.samples import Samples
 from training.ahead import ahead
 from training.augment import augmented
-from training.batch import Batch
+from training.batch import Batch, collate
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
+from training.examples import Example
 from training.recipe import Recipe
 from training.recordings import AugmentationRecordings
 from training.sampler import Position
@@ -73,33 +74,22 @@ class Composer:
         random = np.random.default_rng([self._recipe.seed, step, part])
         rows, samples = max(1, round(self._recipe.batches.seconds / seconds)), round(seconds * FRONT_END.sample_rate)
         skipped: list[str] = []
-        made = []
-        for _ in range(rows):
-            try:
-                made.append(self._row(samples, random, skipped.append))
-            except ManifestError as error:
-                skipped.append(str(error))
-                made.append(np.zeros(samples, np.float32))
-        features = samples // FRONT_END.hop
-        masks = self._recipe.augmentation.spec_augment
-        masked = [draw_masks(features, self._mels, masks, random) for _ in range(rows)] if masks else []
-        nothing = torch.zeros(rows, 0, dtype=torch.int64)
-        is_silence = not any(row.any() for row in made)
-        return Batch(
-            position=Position(0, step),
-            waveforms=torch.from_numpy(np.stack(made)),
-            lengths=torch.full((rows,), samples),
-            masked_frames=_stacked([frames for frames, _ in masked], rows, features),
-            masked_mels=_stacked([mels for _, mels in masked], rows, self._mels),
-            tokens=nothing,
-            token_lengths=torch.zeros(rows, dtype=torch.int64),
-            sequences=nothing,
-            sequence_lengths=torch.zeros(rows, dtype=torch.int64),
-            audio_seconds=0.0 if is_silence else rows * seconds,
-            skipped=tuple(skipped),
-            part=part,
-            is_silence=is_silence,
-        )
+        made = [self._example(samples, random, skipped.append) for _ in range(rows)]
+        batch = collate(made, Position(0, step), samples, FRONT_END.hop, FRONT_END.sample_rate)
+        batch = replace(batch, skipped=tuple(skipped), part=part)
+        is_silence = not any(one.samples.any() for one in made)
+        return replace(batch, is_silence=True, audio_seconds=0.0) if is_silence else batch
+
+    def _example(self, samples: int, random: Random, skip: Callable[[str], None]) -> Example:
+        """Return a row as an example without labels; silence if no clip can be read."""
+        try:
+            row = self._row(samples, random, skip)
+        except ManifestError as error:
+            skip(str(error))
+            row = np.zeros(samples, np.float32)
+        masks = draw_masks(samples // FRONT_END.hop, self._mels, self._recipe.augmentation.spec_augment, random)
+        nothing = np.empty(0, np.int64)
+        return Example(row, *masks, tokens=nothing, sequence=nothing)
 
     def _row(self, samples: int, random: Random, skip: Callable[[str], None]) -> Samples:
         """Return a row, float32 [samples]."""
@@ -169,7 +159,3 @@ def at_speed(samples: Samples, speed: float) -> Samples:
 def _drawn(seconds: tuple[float, float], random: Random) -> int:
     """Draw a number of samples within bounds in seconds."""
     return int(random.uniform(*seconds) * FRONT_END.sample_rate)
-
-
-def _stacked(masks: list[NDArray[np.bool_]], rows: int, size: int) -> torch.Tensor:
-    return torch.from_numpy(np.stack(masks)) if masks else torch.zeros(rows, size, dtype=torch.bool)

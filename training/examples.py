@@ -85,14 +85,14 @@ class Examples:
         samples = self._decoded.samples(take)
         samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
         features = len(samples) // FRONT_END.hop
-        masked_frames, masked_mels = self._masks(features, random)
+        masks = draw_masks(features, self._mels, self._augmentation.spec_augment, random)
         tokens = np.asarray(self.transcripts.tokens(take.clip, take.clip.text), dtype=np.int64)
         sequence = np.asarray(self.transcripts.sequence(take.clip, tokens.tolist()), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
             raise ManifestError(
                 f"{take.clip} has {len(sequence)} labels with its prompt; the decoder has {self._positions} positions"
             )
-        return Example(samples, masked_frames, masked_mels, tokens, sequence)
+        return Example(samples, *masks, tokens, sequence)
 
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
@@ -105,9 +105,3 @@ class Examples:
             tokens=np.empty(0, dtype=np.int64),
             sequence=np.asarray(self.transcripts.sequence(clip, []), dtype=np.int64),
         )
-
-    def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
-        config = self._augmentation.spec_augment
-        if config is None:
-            return np.zeros(features, dtype=np.bool_), np.zeros(self._mels, dtype=np.bool_)
-        return draw_masks(features, self._mels, config, random)

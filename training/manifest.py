@@ -1,4 +1,4 @@
-"""Reads the clips of a manifest: JSON lines, also NeMo's or Lhotse's; a folder of LibriSpeech, Shar or `datasets`."""
+"""Reads the clips of a manifest: JSON lines, also NeMo's; a folder of LibriSpeech or of Hugging Face's `datasets`."""
 
 import gzip
 import json
@@ -17,9 +17,8 @@ from models import Prompt
 from training.clip import ByteRange, Clip
 from training.errors import ManifestError
 from training.hugging_face import files_of_rows, is_hugging_face, rows_of
-from training.lhotse import fields_of_cut, is_cut, shards_of, tar_of_shar
 from training.librispeech import files_of_transcripts, seconds_of, transcripts
-from training.tar_shards import forget_members, members_by_stem, members_of, tar_of_nemo
+from training.tar_shards import members_of, tar_of_nemo
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
@@ -53,9 +52,9 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
             (relative to the manifest) and ``duration`` in seconds. It may have ``text``, ``source``, ``speaker``,
             ``split``, ``offset`` (the second of the recording at which the clip begins) and, for attention decoders,
             ``language``, ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys are
-            accepted too, and ``shard_id`` for its tars beside the manifest. A line may be a cut of Lhotse. A folder is
-            LibriSpeech's (each set, such as dev-clean, is a split and a source), Lhotse's Shar, or Hugging Face's
-            `datasets`. A clip whose duration is missing or no number of seconds above 0 has 0 ``seconds``.
+            accepted too, and ``shard_id`` for its tars beside the manifest. A folder is LibriSpeech's (each set, such
+            as dev-clean, is a split and a source) or one of Hugging Face's `datasets`. A clip whose duration is
+            missing or no number of seconds above 0 has 0 ``seconds``.
         split: only clips of this split; None takes all.
 
     Raises:
@@ -71,11 +70,11 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not a text file") from error
     finally:
-        forget_members()
+        members_of.cache_clear()
     if not found:
         of_split = f" of split {split!r}" if split is not None else ""
         is_unknown = path.is_dir() and split is None
-        missing = ": no *.trans.txt, cuts.*.jsonl.gz with tars, metadata.jsonl or *.arrow" if is_unknown else ""
+        missing = ": no *.trans.txt, metadata.jsonl or *.arrow" if is_unknown else ""
         raise ManifestError(f"{path} has no clips{of_split}{missing}")
 
 
@@ -101,18 +100,11 @@ def files_of(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    return shards_of(path) or (files_of_rows(path) if _is_hugging_face(path) else list(files_of_transcripts(path)))
+    return files_of_rows(path) if _is_hugging_face(path) else list(files_of_transcripts(path))
 
 
 def _folder(folder: Path, split: str | None) -> Iterator[Clip]:
-    shards = shards_of(folder)
-    if shards:
-        for cuts in shards:
-            yield from _clips(cuts, split)
-    elif _is_hugging_face(folder):
-        yield from _hugging_face(folder, split)
-    else:
-        yield from _librispeech(folder, split)
+    return _hugging_face(folder, split) if _is_hugging_face(folder) else _librispeech(folder, split)
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -183,7 +175,7 @@ def _fields(line: str) -> dict[str, Any]:
         raise ValueError(f"not a JSON object: {error.msg} at column {error.colno}") from error
     if not isinstance(fields, dict):
         raise ValueError(f"not a JSON object, but a {_KINDS.get(type(fields), 'value')}")  # noqa: TRY004  # bad data
-    return _checked(fields_of_cut(fields) if is_cut(fields) else fields)
+    return _checked(fields)
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,26 +209,17 @@ def _is_length(value: object) -> bool:
 
 
 def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
-    name = str(fields["audio"])
-    collection = manifest.name.removesuffix(".gz").rsplit(".", 1)[0]
-    if fields.get("is_in_shard"):
-        tar = tar_of_shar(manifest)
-        byte_range = members_by_stem(tar).get(name)
-        collection = manifest.resolve().parent.name
-    elif (shard := fields.get("shard_id")) is not None:
-        if not isinstance(shard, int | str):
-            raise ValueError("'shard_id' must be a number")
-        tar = tar_of_nemo(manifest, shard)
-        byte_range = members_of(tar).get(name)
-        collection = tar.resolve().parent.name
-    else:
-        audio = manifest.parent / name
-        if fields.get("is_of_lhotse") and not audio.is_file() and Path(name).is_file():
-            audio = Path(name).resolve()  # Lhotse's paths are relative to where it runs
-        return _new_clip(fields, audio, name, collection, where, None)
+    name, shard = str(fields["audio"]), fields.get("shard_id")
+    if shard is None:
+        collection = manifest.name.removesuffix(".gz").rsplit(".", 1)[0]
+        return _new_clip(fields, manifest.parent / name, name, collection, where, None)
+    if not isinstance(shard, int | str):
+        raise ValueError("'shard_id' must be a number")  # noqa: TRY004  # bad data
+    tar = tar_of_nemo(manifest, shard)
+    byte_range = members_of(tar).get(name)
     if byte_range is None:
         raise ValueError(f"{tar} has no recording {name}")
-    return _new_clip(fields, tar, name, collection, where, byte_range)
+    return _new_clip(fields, tar, name, tar.resolve().parent.name, where, byte_range)
 
 
 def _new_clip(

@@ -11,12 +11,14 @@ from training.recipe_augmentation import SpecAugment
 Mask = NDArray[np.bool_]
 
 
-def draw_masks(frames: int, mels: int, config: SpecAugment, random: np.random.Generator) -> tuple[Mask, Mask]:
-    """Return the frames of a clip to mask, [frames], and the bands, [mels].
+def draw_masks(frames: int, mels: int, config: SpecAugment | None, random: np.random.Generator) -> tuple[Mask, Mask]:
+    """Return the frames of a clip to mask, [frames], and the bands, [mels]; none without ``config``.
 
     Masked features become 0, the mean of their band.
     """
     masked_frames, masked_mels = np.zeros(frames, dtype=np.bool_), np.zeros(mels, dtype=np.bool_)
+    if config is None:
+        return masked_frames, masked_mels
     for _ in range(config.time_masks):
         _hide(masked_frames, int(config.time_share * frames), random)
     for _ in range(config.mel_masks):

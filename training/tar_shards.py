@@ -1,9 +1,8 @@
-"""Tar files of recordings, as NeMo and Lhotse write them; members are read in place, in any order."""
+"""Tar files of recordings, as NeMo writes them; members are read in place, in any order."""
 
 import hashlib
 import tarfile
 from array import array
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from training.errors import ManifestError
 class Members:
     """The positions of a tar's members by their names: digests, offsets and sizes, 24 bytes for each."""
 
-    def __init__(self, path: Path, named: Callable[[str], str | None]) -> None:
-        """Read the headers of a tar; ``named`` gives the name by which to find a member, from its own, or None.
+    def __init__(self, path: Path) -> None:
+        """Read the headers of a tar.
 
         Raises:
             ManifestError: if it is damaged, compressed or not there.
@@ -28,11 +27,11 @@ class Members:
             with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 while (member := tar.next()) is not None:
                     tar.members = []  # type: ignore[attr-defined]  # it would keep all, a kilobyte each
-                    if not member.isfile() or (name := named(member.name)) is None:
+                    if not member.isfile():
                         continue
                     if member.offset_data + member.size > size:
                         raise ManifestError(f"{path} ends within {member.name}: it is cut short")
-                    digests.append(_digest(name))
+                    digests.append(_digest(member.name))
                     positions.extend((member.offset_data, member.size))
                 file.seek(tar.offset)
                 if any(file.read(tarfile.BLOCKSIZE)):  # tarfile takes a damaged header for the end
@@ -62,24 +61,7 @@ def members_of(path: Path) -> Members:
     Raises:
         ManifestError: if it is damaged, compressed or not there.
     """
-    return Members(path, lambda name: name)
-
-
-@lru_cache(maxsize=2**16)
-def members_by_stem(path: Path) -> Members:
-    """Return the recordings of a tar that Lhotse wrote, by the ids of their cuts.
-
-    Raises:
-        ManifestError: if the tar cannot be read.
-    """
-    others = (".json", ".nodata", ".nometa")
-    return Members(path, lambda name: None if name.endswith(others) else name.rsplit(".", 1)[0])
-
-
-def forget_members() -> None:
-    """Free what ``members_of`` and ``members_by_stem`` keep."""
-    members_of.cache_clear()
-    members_by_stem.cache_clear()
+    return Members(path)
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Manifests of NeMo, Lhotse and Hugging Face are read, and each clip has the samples that it names."""
+"""Manifests of NeMo and Hugging Face are read, and each clip has the samples that it names."""
 
 import csv
 import gzip
@@ -121,84 +121,6 @@ def test_a_bad_tar_is_named(tmp_path, damage, message):
 
     with pytest.raises(ManifestError, match=message):
         read_manifest(tmp_path / "set.json")
-
-
-def cut(name, source, **changes):
-    """A cut as Lhotse writes it."""
-    recording = {"id": name, "sources": [source], "sampling_rate": RATE, "num_samples": 2 * RATE, "duration": 2.0}
-    said = {"id": name, "recording_id": name, "start": 0.0, "duration": 1.0, "text": "la", "speaker": "sine"}
-    row = {"id": name, "start": 0.0, "duration": 2.0, "channel": 0, "supervisions": [said], "recording": recording}
-    return row | {"type": "MonoCut"} | changes
-
-
-def test_cuts_of_lhotse_are_read(tmp_path):
-    two_tones(tmp_path / "long.wav")
-    source = {"type": "file", "channels": [0], "source": str(tmp_path / "long.wav")}
-    rows = [cut("a", source), cut("b", source, start=1.1, duration=0.8, custom={"target_lang": "de", "pnc": "no"})]
-    lines(tmp_path / "cuts.jsonl.gz", rows)
-
-    whole, part = read_manifest(tmp_path / "cuts.jsonl.gz")
-
-    assert (whole.start, whole.seconds, whole.text, whole.speaker, whole.source) == (None, 2.0, "la", "sine", "cuts")
-    assert pitch(part) == pytest.approx(500, abs=2)
-    assert (part.prompt.target_language, part.prompt.punctuation) == ("de", False)
-
-
-def test_the_language_for_prompts_goes_before_that_of_a_supervision(tmp_path):
-    said = {"text": "la", "language": "English"}
-    row = cut("a", {"type": "file", "source": "x"}, supervisions=[said], custom={"source_lang": "en-US"})
-    lines(tmp_path / "cuts.jsonl", [row])
-
-    assert read_manifest(tmp_path / "cuts.jsonl")[0].prompt.language == "en"
-
-
-def test_a_path_of_a_cut_may_be_relative_to_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "elsewhere").mkdir()
-    two_tones(tmp_path / "long.wav")
-    source = {"type": "file", "channels": [0], "source": "long.wav"}
-    lines(tmp_path / "elsewhere" / "cuts.jsonl", [cut("a", source)])
-    monkeypatch.chdir(tmp_path)
-
-    (clip,) = read_manifest(tmp_path / "elsewhere" / "cuts.jsonl")
-
-    assert clip.audio == tmp_path / "long.wav"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"type": "MixedCut", "tracks": []}, "a MixedCut is not one recording"),
-        ({"recording": {"sources": []}}, "a channel of several"),
-        ({"recording": None}, "without what Lhotse writes"),
-        ({"recording": {"sources": [{"type": "url", "channels": [0], "source": "x"}]}}, "type 'url' is not read"),
-        ({"recording": {"sources": [{"type": "file", "channels": [0, 1], "source": "x"}]}}, "a channel of several"),
-        ({"recording": {"sources": [{"type": "file", "source": "x"}], "transforms": [{"name": "Speed"}]}}, "to_shar"),
-    ],
-)
-def test_a_cut_that_is_not_read_is_named(tmp_path, changes, message):
-    lines(tmp_path / "cuts.jsonl", [cut("a", {"type": "file", "channels": [0], "source": "x"}, **changes)])
-
-    with pytest.raises(ManifestError, match=f"cuts.jsonl, line 1: .*{message}"):
-        read_manifest(tmp_path / "cuts.jsonl")
-
-
-def test_a_folder_of_shar_is_read(tmp_path):
-    for shard in (0, 1):
-        names = [f"{shard}{k}" for k in (0, 1)]
-        rows = [cut(name, {"type": "shar", "channels": [0], "source": ""}, duration=1.0) for name in names]
-        lines(tmp_path / f"cuts.00000{shard}.jsonl.gz", rows)
-        members = {f"{name}.flac": tone(300 + 10 * int(name), form="FLAC") for name in names}
-        members |= {f"{name}.json": b"{}" for name in names}
-        tar(tmp_path / f"recording.00000{shard}.tar", members)
-
-    clips = read_manifest(tmp_path)
-
-    assert [pitch(clip) for clip in clips] == [300, 310, 400, 410]
-    assert {clip.source for clip in clips} == {tmp_path.name}
-
-    (tmp_path / "recording.000001.tar").unlink()
-    with pytest.raises(ManifestError, match=r"recording\.000001\.tar: No such file"):
-        read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
