@@ -33,9 +33,9 @@ def errors() -> Iterator[str]:
     """Rows of the table of errors."""
     yield from ("| status | code | when | retry |", "|---|---|---|---|")
     for code in sorted(ErrorCode, key=lambda code: code.status):
-        statuses, when, is_temporary = code.value
+        status, when, is_temporary = code.value
         retry = "after `Retry-After`" if is_temporary else "no"
-        yield f"| {', '.join(map(str, statuses))} | `{code}` | {when} | {retry} |"
+        yield f"| {status} | `{code}` | {when} | {retry} |"
 
 
 TABLES = {"operations.md": (settings, metrics), "api.md": (errors,)}

@@ -19,7 +19,7 @@ from service.http.front import Front
 from service.http.routes import jobs, models, probes, transcriptions
 from service.http.routes.pages import page_router
 from service.http.telemetry import Telemetry
-from service.http.wire.gate import FirstGate, HeadAsGet
+from service.http.wire.gate import FirstGate
 
 # Response headers that pages of other origins may read; OpenAI's client needs two of them for its retries.
 _READABLE_HEADERS = (
@@ -69,7 +69,6 @@ def create_app(front: Front) -> FastAPI:
         app.state.core = front.core
         for router in (probes.router, jobs.router, models.router, page_router()):
             app.include_router(router)
-    app.add_middleware(HeadAsGet)
     most = front.settings.max_upload_bytes
     app.add_middleware(FirstGate, core=front.core, access=front.access, max_upload_bytes=most)
     app.add_middleware(Telemetry, metrics=front.metrics, tracer=front.tracer)

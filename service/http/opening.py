@@ -24,7 +24,7 @@ from service.http.front import Front
 from service.http.keys.access import Access
 from service.http.transcription.intake import Intake
 from service.http.wire.connection import Guard, Guarded
-from service.http.wire.connections import BODY_SECONDS, HEAD_SECONDS, ConnectionLimits, Connections
+from service.http.wire.connections import ConnectionLimits, Connections
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.phrase_file import PhraseFile
@@ -113,7 +113,7 @@ class Web(uvicorn.Server):
     def __init__(self, settings: Settings, app: ASGIApp, connections: Connections) -> None:
         config = uvicorn.Config(
             Guarded(app),
-            http=partial(Guard, connections=connections, hosts=settings.known_hosts),  # type: ignore[arg-type]
+            http=partial(Guard, open_ones=connections, hosts=settings.known_hosts),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             access_log=False,
@@ -159,9 +159,6 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(
         most=settings.max_connections,
         most_of_process=most,
-        most_of_address=math.ceil(settings.max_connections / 2),
-        head_seconds=HEAD_SECONDS,
         silence_seconds=settings.receive_timeout_seconds,
-        body_seconds=BODY_SECONDS,
         idle_seconds=settings.keep_alive_seconds,
     )

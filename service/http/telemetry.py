@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -47,7 +47,6 @@ class Record:
         stages: seconds by stage: receive, load, decode, identify, queue, infer, respond.
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
-        ignored_fields: its form fields that have no effect, unknown ones as "other".
         error: code of the error answer.
         caller: name of the API key.
         coverage: how much of the recording was transcribed, at the end.
@@ -58,7 +57,6 @@ class Record:
     stages: dict[str, float] = field(default_factory=dict)
     audio_seconds: float | None = None
     body_bytes: int = 0
-    ignored_fields: Sequence[str] = ()
     error: str | None = None
     caller: str | None = None
     model: str | None = None
@@ -127,7 +125,10 @@ class Telemetry:
         in_flight = self._metrics.http_in_flight.labels(endpoint)
         in_flight.inc()
         try:
-            await self._app(scope, receive, send_with_id)
+            # HEAD is answered as GET, because health checks often use it (`wget --spider`); the server leaves out the
+            # body (RFC 9110, 9.3.2).
+            inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self._app(inner, receive, send_with_id)
         except ClientDisconnect:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # the service ends, and waits no longer
@@ -224,8 +225,6 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
     fields |= {name: value for name, value in known.items() if value is not None}
     if record.body_bytes:
         fields["body_bytes"] = record.body_bytes
-    if record.ignored_fields:
-        fields["ignored_fields"] = record.ignored_fields
     if record.audio_seconds is not None:
         fields["audio_seconds"] = round(record.audio_seconds, 3)
         fields |= {f"{stage}_seconds": round(stage_seconds, 4) for stage, stage_seconds in record.stages.items()}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.server
 import io
 import json
 import os
@@ -76,6 +77,21 @@ def post_bytes(port: int, body: bytes, **fields: str) -> bytes:
     request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body, **fields))
     headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     return f"POST {request.url.path} HTTP/1.1\r\n{headers}\r\n".encode() + request.read()
+
+
+@contextlib.contextmanager
+def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[http.server.HTTPServer]:
+    """An HTTP server of this machine, answering by a handler until the block ends; it has its `origin`."""
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.origin = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def metric(text: str, name: str) -> float:

@@ -87,26 +87,6 @@ def test_with_an_aligner_words_have_times_and_translations_have_subtitles(checkp
     assert (subtitles.status_code, subtitles.text[:24]) == (200, "1\n00:00:00,000 --> 00:00")
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "code", "param"),
-    [
-        ("transcriptions", {"language": "fr"}, "unsupported_value", "language"),
-        ("transcriptions", {"language": "en", "target_language": "fr"}, "unsupported_value", "target_language"),
-        ("transcriptions", {"target_language": "de"}, "missing_required_parameter", "language"),
-        ("transcriptions", {"target_language": "klingon"}, "invalid_value", "target_language"),
-        ("transcriptions", {"punctuation": "perhaps"}, "invalid_value", "punctuation"),
-        ("transcriptions", {"itn": "maybe"}, "invalid_value", "itn"),
-        ("translations", {"language": "en", "target_language": "de"}, "unsupported_value", "target_language"),
-    ],
-    ids=str,
-)
-def test_an_unsupported_option_is_refused_by_its_field(service, path, fields, code, param):
-    answer = post(service, path, **fields)
-
-    assert answer.status_code == 400
-    assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == (code, param)
-
-
 def test_the_text_is_that_of_its_log_probabilities(service):
     body = post(service, **{"include[]": "logprobs"}).json()
 

@@ -173,27 +173,6 @@ def test_a_small_model_has_an_engine_for_each_processor_unless_told_otherwise(ch
 
 
 @pytest.mark.slow
-def test_kubernetes_names_are_ignored_and_misspelt_ones_refused(checkpoint, tmp_path):
-    links = {
-        "STENO_PORT": "tcp://10.0.0.1:8000",
-        "STENO_SERVICE_HOST": "10.0.0.1",
-        "STENO_METRICS_SERVICE_HOST": "10.0.0.2",
-        "STENO_PORT_8000_TCP_ADDR": "10.0.0.1",
-    }
-    with steno_serve(tmp_path / "log", "--model", str(checkpoint), **links) as service:
-        assert service.client.get("/readyz").status_code == 200
-
-    refused = subprocess.run(
-        [os.sys.executable, "-m", "cli", "serve", "--model", str(checkpoint)],
-        env=dict(os.environ) | {"STENO_MAX_UPLOAD_BYTE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2
-    assert refused.stderr == "STENO_MAX_UPLOAD_BYTE is not a setting; did you mean STENO_MAX_UPLOAD_BYTES?\n"
-
-
-@pytest.mark.slow
 def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
     broken = tmp_path / "broken.nemo"
     broken.write_bytes(b"not an archive")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, UnreachableError, check_allowed, is_public
 from tests.asynchronous import asynchronous
+from tests.service.serving import listening
 
 PRIVATE = (
     *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
@@ -34,20 +35,12 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args):
-        pass
-
 
 @pytest.fixture
 def receiver():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.received = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(Receiver) as server:
+        server.received = []
+        yield server
 
 
 def at(*addresses: str):

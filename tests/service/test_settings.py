@@ -184,12 +184,6 @@ def test_models_with_ids_that_no_request_can_name_are_refused(flags, fault, monk
         Settings.read(flags)
 
 
-def test_lists_are_comma_separated(monkeypatch):
-    monkeypatch.setenv("STENO_MODEL_ALIASES", "a, b")
-
-    assert Settings.read().model_aliases == ("a", "b")
-
-
 def test_the_last_bucket_is_the_longest_recording():
     assert Settings.read({"max_audio_seconds": "20"}).edges[-1] == 20.0
 

@@ -5,7 +5,6 @@ import http.server
 import json
 import logging
 import sys
-import threading
 import time
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
 from service.logs import configure
 from service.tracing import Traceparent, Tracer, TracingError, current, tracer, under
-from tests.service.serving import form, serving, tone, wait_for, wav
+from tests.service.serving import form, listening, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -40,26 +39,18 @@ class Collector(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    def log_message(self, *args):
-        pass
-
 
 @pytest.fixture
 def collector():
     pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed (make setup)")
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="its exporter is not installed (make setup)")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    server.spans = []
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(Collector) as server:
+        server.spans = []
+        yield server
 
 
 def traced(collector, **settings):
-    return serving(otlp_endpoint=f"http://127.0.0.1:{collector.server_address[1]}", **settings)
+    return serving(otlp_endpoint=collector.origin, **settings)
 
 
 def named(collector, name: str) -> list:
@@ -125,20 +116,12 @@ def test_without_a_collector_a_callers_trace_is_passed_on(tmp_path):
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *args):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        thread = threading.Thread(target=receiver.serve_forever, args=(0.05,))
-        thread.start()
-        origin = f"http://127.0.0.1:{receiver.server_address[1]}"
-        with serving(jobs_folder=tmp_path, webhook_hosts=origin, webhook_secret="a secret of some length") as service:
-            fields = form(wav(SECOND), webhook=origin)
-            answer = service.client.post("/v1/audio/jobs", **fields, headers={"traceparent": PARENT})
-            wait_for(lambda: bool(received))
-            untraced = service.post(**form(wav(SECOND)))
-        receiver.shutdown()
-        thread.join()
+    settings = {"jobs_folder": tmp_path, "webhook_secret": "a secret of some length"}
+    with listening(Receiver) as receiver, serving(webhook_hosts=receiver.origin, **settings) as service:
+        fields = form(wav(SECOND), webhook=receiver.origin)
+        answer = service.client.post("/v1/audio/jobs", **fields, headers={"traceparent": PARENT})
+        wait_for(lambda: bool(received))
+        untraced = service.post(**form(wav(SECOND)))
 
     assert answer.headers["traceresponse"] == PARENT
     assert received == [PARENT]

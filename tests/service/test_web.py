@@ -254,16 +254,6 @@ LOSE_A_LIST = (
 )
 
 
-def test_the_first_list_of_models_is_asked_for_again_if_it_is_lost(browser):
-    with serving(model=None, models="first.nemo,second.nemo") as service:
-        script = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=LOSE_A_LIST)
-        visit(browser, service)
-        browser.devtools("Page.removeScriptToEvaluateOnNewDocument", **script)
-
-        assert offered_models(browser) == [["first", False], ["second", False]]
-        assert browser.run("return looks") == 2
-
-
 def test_a_lost_list_of_models_changes_nothing_and_is_asked_for_again(browser):
     models = {"models": "first.nemo,second.nemo,endless"}
     with serving(model=None, wait_ready=False, **models) as service:

@@ -24,7 +24,7 @@ from service.http.errors import RequestError, unsupported
 from service.http.front import Front
 from service.http.telemetry import Record
 from service.http.transcription.loaded_model import LoadedModel
-from service.http.transcription.schemas import TranscriptionForm, ignored_fields
+from service.http.transcription.schemas import TranscriptionForm
 from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread
@@ -151,7 +151,7 @@ async def parse_options(
 ) -> TranscriptionOptions:
     """Validate a form, and find its model, which the resources keep loaded until they are closed.
 
-    The record gets the id of the model, and the fields without effect. A client that leaves while the model is loaded
+    The record gets the id of the model. A client that leaves while the model is loaded
     on demand is noticed by the ASGI channel; a job has none. A translation must be into English.
 
     Raises:
@@ -159,7 +159,6 @@ async def parse_options(
         ModelNotReadyError: if the model, or the language identifier, is not loaded yet.
     """
     fields = TranscriptionForm.parse(form)
-    record.ignored_fields = ignored_fields(form)
     name = fields.model
     if name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
         model = await _loaded(front, record, name, resources, receive)

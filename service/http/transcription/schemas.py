@@ -18,8 +18,6 @@ ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json", "diarized
 Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
 
-# Fields of OpenAI's API that have no effect here; unknown fields are counted together.
-_WITHOUT_EFFECT = ("known_speaker_names", "known_speaker_references")
 _COMMA_LISTS = ("timestamp_granularities", "include", "languages")
 # Entries of these may have commas.
 _PHRASES = ("phrases", "keywords")
@@ -272,12 +270,6 @@ def _nullable(field: dict[str, Any]) -> dict[str, Any]:
         return field
     about = {name: field[name] for name in ("title", "description", "default") if name in field}
     return about | {"anyOf": [{name: field[name] for name in field if name not in about}, null]}
-
-
-def ignored_fields(form: FormData) -> list[str]:
-    """Return the fields of a form that have no effect; unknown ones are "other"."""
-    names = {name.partition("[")[0] for name in form} - _FIELDS
-    return [name if name in _WITHOUT_EFFECT else "other" for name in sorted(names)]
 
 
 def _fault(error: ValidationError) -> RequestError:

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
-from service.http.wire.connections import Connections
+from service.http.wire import connections
 from service.http.wire.framing import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -143,7 +143,7 @@ class Guard(asyncio.Protocol):
         config: uvicorn's.
         server_state: uvicorn's.
         app_state: uvicorn's.
-        connections: the open connections, and their limits.
+        open_ones: the open connections, and their limits.
         hosts: the names that requests may be meant for; None for any.
 
     Attributes:
@@ -158,14 +158,14 @@ class Guard(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        connections: Connections,
+        open_ones: connections.Connections,
         hosts: frozenset[str] | None,
     ) -> None:
         self._loop = _loop or asyncio.get_running_loop()
         self._server_state = server_state
         self._behind = HttpToolsProtocol(config, server_state, {**app_state, _STATE: self}, self._loop)
-        self._all = connections
-        self._limits = connections.limits
+        self._all = open_ones
+        self._limits = open_ones.limits
         self._hosts = hosts
         self._address: str | None = None  # set while the connection is counted under it
         self._kept = bytearray()  # what came and was not passed on
@@ -188,7 +188,7 @@ class Guard(asyncio.Protocol):
         # A client that does not read: how long it may still leave an answer's bytes in the buffer.
         self._taking: asyncio.TimerHandle | None = None
         self._taking_began = 0.0
-        self._taking_seconds = self._limits.body_seconds
+        self._taking_seconds = connections.BODY_SECONDS
         self._left_to_take = 0
 
     # Called by the transport.
@@ -317,7 +317,7 @@ class Guard(asyncio.Protocol):
         self._is_new = False
         self._is_answer_due = True
         self._is_answer_begun = False
-        self._taking_seconds = self._limits.body_seconds
+        self._taking_seconds = connections.BODY_SECONDS
         self._pass(piece)
         return True
 
@@ -387,18 +387,18 @@ class Guard(asyncio.Protocol):
             self._timer = None
         match what:
             case "head":
-                self._timer = self._loop.call_later(self._limits.head_seconds, self._end_head)
+                self._timer = self._loop.call_later(connections.HEAD_SECONDS, self._end_head)
             case "idle":
                 self._timer = self._loop.call_later(self._limits.idle_seconds, self._transport.close)
             case "rest":
                 self._last_data = self._loop.time()
-                self._body_ends = self._last_data + self._limits.body_seconds
+                self._body_ends = self._last_data + connections.BODY_SECONDS
                 self._await_rest()
             case "end":
                 self._timer = self._loop.call_later(_LINGER_SECONDS, self._end)
 
     def _end_head(self) -> None:
-        message = f"The headers of a request must arrive within {self._limits.head_seconds:g} s."
+        message = f"The headers of a request must arrive within {connections.HEAD_SECONDS:g} s."
         self._refuse("head_timeout", message)
 
     def _await_rest(self) -> None:

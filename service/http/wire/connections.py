@@ -1,5 +1,6 @@
-"""Counting open connections, in all and of each address."""
+"""Counting open connections, in all and of each address, of which one may have half of all."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -14,9 +15,8 @@ _IPV6_PREFIX = 64
 # Refused connections that linger at the same time, so that clients can read the answer; any more are closed at once.
 _MOST_LEAVING = 256
 
-
-# Longest time from a new connection, or a request's first byte, to the end of the headers; and for a body to arrive, or
-# a client to catch up with its answer.
+# Longest time from a new connection, or a request's first byte, to the end of the headers; and for a body to arrive,
+# whether it is needed or not, or for a client to read nearly all of what is written.
 HEAD_SECONDS, BODY_SECONDS = 10.0, 600.0
 
 
@@ -27,20 +27,13 @@ class ConnectionLimits:
     Attributes:
         most: open connections in all.
         most_of_process: open connections of one HTTP process, whose files they are.
-        most_of_address: open connections of one address, or of one /64 of IPv6.
-        head_seconds: time from the first byte of a request, or from opening a connection, to the end of the headers.
         silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
-        body_seconds: longest time for the rest of a body that is no longer needed, or until the client has read nearly
-            all of what is written.
         idle_seconds: longest time between two requests.
     """
 
     most: int
     most_of_process: int
-    most_of_address: int
-    head_seconds: float
     silence_seconds: float
-    body_seconds: float
     idle_seconds: float
 
 
@@ -58,7 +51,7 @@ class Connections:
         network = network_of(address)
         if self._counts.total >= self.limits.most or self._counts.own >= self.limits.most_of_process:
             return "connections"
-        if self._counts.of(network) >= self.limits.most_of_address:
+        if self._counts.of(network) >= math.ceil(self.limits.most / 2):
             return "address_connections"
         self._count(network, 1)
         return None

@@ -1,4 +1,4 @@
-"""Gate 1 and HEAD, as ASGI middleware: gate 1, so that refusing a request costs as little as possible.
+"""Gate 1, as ASGI middleware, so that refusing a request costs as little as possible.
 
 At ten times the load that a service can take, nine of ten requests are refused, and their cost takes capacity from the
 others. Routing and dependencies would be half of a refusal's cost (docs/performance.md at 4f03a9e), and are not needed.
@@ -51,19 +51,3 @@ class FirstGate:
             record.allowance = self._access.allowance(record.caller)
             async with self._core.use_key(record.allowance):
                 raise
-
-
-class HeadAsGet:
-    """ASGI middleware: an application answers HEAD as GET, because health checks often use it (`wget --spider`).
-
-    The server leaves out the body (RFC 9110, 9.3.2).
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request."""
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send)

@@ -182,11 +182,6 @@ def test_what_fails_costs_no_audio():
         assert (failed.status_code, failed.headers["x-ratelimit-remaining-audio-seconds"]) == (500, "3")
 
 
-def test_without_keys_answers_have_no_headers_of_limits():
-    with serving() as service:
-        assert not [name for name in service.post(**form(RECORDING)).headers if "ratelimit" in name]
-
-
 @pytest.mark.slow
 def test_openais_client_waits_for_retry_after_and_tries_again():
     url = "http://127.0.0.1:{}/v1"

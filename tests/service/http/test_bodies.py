@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import socket
-import subprocess
 
 import httpx
 import numpy as np
@@ -75,16 +74,6 @@ def test_bodies_of_two_megabytes_go_to_the_disk_and_come_back(service):
 
 
 @pytest.mark.parametrize(
-    ("body", "code"), [(b"", "invalid_audio"), (b"no audio", "unsupported_format"), (CLIP[:20], "unsupported_format")]
-)
-def test_a_body_that_is_not_a_recording_is_refused(service, body, code):
-    answer = send(service, body)
-
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
-    assert answer.json()["error"]["code"] in (code, "invalid_audio", "unsupported_format")
-
-
-@pytest.mark.parametrize(
     "kind", [None, "", "application/x-www-form-urlencoded", "text/plain", "audio", "multipart/mixed"]
 )
 def test_the_error_for_another_media_type_lists_those_there_are(service, kind):
@@ -107,21 +96,6 @@ def test_limits_are_those_of_uploads():
         assert error(send(service, CLIP))[:2] == (413, "file_too_large")
         assert error(send(service, iter([CLIP])))[:2] == (413, "file_too_large")
         assert service.server.dispatcher.admission.stored_bytes == 0
-
-
-@pytest.mark.program("curl")
-def test_curl_sends_a_file_as_it_is(service, tmp_path):
-    (tmp_path / "clip.wav").write_bytes(CLIP)
-    url = f"http://127.0.0.1:{service.server.port}{PATH}?model=whisper-1&response_format=text"
-    kind = ("-H", "Content-Type: audio/wav")
-
-    done = subprocess.run(
-        ["curl", "--silent", "--noproxy", "*", "--data-binary", f"@{tmp_path / 'clip.wav'}", *kind, url],
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.stdout.strip() == transcript(SECOND).text
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """A language identifier beside a model that must be told the language, over a real socket with stub engines."""
 
-import json
-
 import httpx
 import numpy as np
 import pytest
 
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
-from service.settings import Settings, SettingsError
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SURE, UNSURE
+from service.settings import Settings
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
 from transcripts.languages import NAMES
@@ -57,14 +55,6 @@ def test_the_card_of_a_model_whose_languages_the_identifier_does_not_know_says_w
 
     assert body["language_source"] == card["steno"]["abilities"]["language_source"] == "assumed"
     assert body["text"] == ENGLISH
-
-
-def test_without_a_field_it_is_identified_too(service):
-    assert post(service, tone(SAMPLES["fr"])).json()["text"] == FRENCH
-    body = post(service, tone(SAMPLES["fr"]), response_format="verbose_json").json()
-    assert (body["language"], body["language_source"]) == ("french", "audio")
-    assert [segment["language"] for segment in body["segments"]] == ["french"]
-    assert body["segments"][0]["language_probability"] == pytest.approx(SURE)
 
 
 def test_a_language_that_is_named_is_not_identified(service):
@@ -119,29 +109,6 @@ def test_a_short_part_has_the_language_of_the_recording(service, cut_as):
     assert post(service, samples).json()["text"] == " ".join([GERMAN] * 3)
 
 
-def test_a_stream_names_the_language_of_each_segment_and_of_the_whole(service, cut_as):
-    samples = cut_as(SAMPLES["en"], SAMPLES["de"], SAMPLES["en"])
-
-    answer = post(service, samples, response_format="verbose_json", stream="true")
-
-    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
-    segments = [event for event in events if event["type"] == "transcript.text.segment"]
-    assert [segment["language"] for segment in segments] == ["english", "german", "english"]
-    assert events[-1]["text"] == f"{ENGLISH} {GERMAN} {ENGLISH}"
-    assert (events[-1]["language"], events[-1]["language_source"]) == ("english", "audio")
-
-
-def test_each_side_of_a_call_has_its_own_language(service):
-    sides = np.stack([tone(SAMPLES["de"]), tone(SAMPLES["de"], 0.6)], axis=1)
-
-    body = post(service, sides, multichannel="true", response_format="verbose_json").json()
-
-    assert [channel["language"] for channel in body["channels"]] == ["german", "german"]
-    probabilities = [channel["language_probability"] for channel in body["channels"]]
-    assert probabilities == [pytest.approx(SURE), pytest.approx(UNSURE)]
-    assert body["language_source"] == "audio"
-
-
 def test_a_translation_need_not_name_what_is_spoken(service):
     body = post(service, tone(SAMPLES["fr"]), "translations", response_format="verbose_json").json()
     spoken = post(service, tone(SAMPLES["en"]), "translations", response_format="verbose_json").json()
@@ -154,12 +121,6 @@ def test_what_can_be_translated_is_what_can_be_spoken(service):
     body = post(service, tone(SAMPLES["de"]), target_language="fr", response_format="verbose_json").json()
 
     assert (body["text"], body["language"]) == (FRENCH, "french")
-
-
-def test_silence_has_no_language(service):
-    body = post(service, np.zeros(10 * SAMPLE_RATE, np.float32), language="auto").json()
-
-    assert (body["text"], body["language"], body["languages"]) == ("", "unknown", [])
 
 
 def test_if_identifying_fails_the_request_fails_as_if_transcribing_had(service):
@@ -182,10 +143,6 @@ def test_clients_cannot_ask_for_the_identifier(service):
     answer = post(service, tone(SAMPLES["fr"]), model="finder")
     assert (answer.status_code, error(answer)["code"]) == (404, "model_not_found")
     assert service.client.get("/readyz").json()["models"] == {"prompted": "ready", "finder": "ready"}
-
-
-def test_the_models_card_says_how_the_language_is_known(service):
-    assert service.client.get("/v1/models/prompted").json()["steno"]["abilities"]["language_source"] == "audio"
 
 
 def test_its_batches_are_in_the_metrics_and_its_time_is_a_stage(service):
@@ -237,9 +194,3 @@ def test_the_identifier_and_a_model_need_different_ids():
         Settings(model="canary.nemo", language_identifier="other/canary.nemo")
     assert Settings(model="a.nemo", language_identifier="finder=b/a.nemo").identifier == ("finder", "b/a.nemo")
     assert Settings(model="a.nemo", language_identifier="b.nemo").identifier_edges[-1] == 30.0
-
-
-def test_a_misspelt_setting_is_told(monkeypatch):
-    monkeypatch.setenv("STENO_LANGUAGE_IDENTIFIRE", "x")
-    with pytest.raises(SettingsError, match="did you mean STENO_LANGUAGE_IDENTIFIER"):
-        Settings.read({})

@@ -18,7 +18,7 @@ from service.jobs import webhook as webhooks
 from service.jobs.job import Job
 from service.jobs.store import JobStore
 from tests.audio.test_hostile_files import vorbis
-from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
+from tests.service.serving import ThreadedServer, form, listening, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
 JOBS = "/v1/audio/jobs"
@@ -44,24 +44,16 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.server.recording)
 
-    def log_message(self, *args):
-        pass
-
 
 @pytest.fixture
 def receiver():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.received, server.answers, server.recording = [], [], wav(SECOND)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(Receiver) as server:
+        server.received, server.answers, server.recording = [], [], wav(SECOND)
+        yield server
 
 
 def url(receiver) -> str:
-    return f"http://127.0.0.1:{receiver.server_address[1]}/hook"
+    return f"{receiver.origin}/hook"
 
 
 @contextlib.contextmanager
@@ -127,7 +119,7 @@ def test_the_result_is_what_a_transcription_is_answered_byte_for_byte(service, r
 
 
 def test_a_job_takes_every_body_that_a_transcription_takes(tmp_path, receiver):
-    origin = url(receiver).removesuffix("/hook")
+    origin = receiver.origin
     secret = {"webhook": url(receiver), "webhook_secret": SECRET}
     with serving(jobs_folder=tmp_path, url_hosts=origin, webhook_hosts=origin) as service:
         answers = [
@@ -285,7 +277,7 @@ def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
 
 
 def test_a_webhook_is_sent_signed_and_once(tmp_path, receiver):
-    with serving(jobs_folder=tmp_path, webhook_hosts=url(receiver).removesuffix("/hook")) as service:
+    with serving(jobs_folder=tmp_path, webhook_hosts=receiver.origin) as service:
         job = created(service, webhook=url(receiver), webhook_secret=SECRET)
         finished(service, job)
         wait_for(lambda: service.client.get(f"{JOBS}/{job}").json()["webhook"]["status"] == "delivered")
@@ -306,7 +298,7 @@ def test_a_webhook_is_sent_signed_and_once(tmp_path, receiver):
 def test_a_webhook_is_sent_again_until_it_is_accepted(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01,) * 8)
     receiver.answers += [500, 302, 404]
-    origin = url(receiver).removesuffix("/hook")
+    origin = receiver.origin
     with serving(jobs_folder=tmp_path, webhook_hosts=origin, webhook_secret=SECRET) as service:
         job = created(service, tone(FAIL_SAMPLES), webhook=url(receiver))
         wait_for(lambda: service.client.get(f"{JOBS}/{job}").json()["webhook"]["status"] == "delivered")
@@ -321,7 +313,7 @@ def test_a_webhook_is_sent_again_until_it_is_accepted(tmp_path, receiver, monkey
 def test_a_webhook_that_answers_410_or_never_accepts_is_given_up(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01, 0.01))
     receiver.answers += [410] + [500] * 3
-    origin = url(receiver).removesuffix("/hook")
+    origin = receiver.origin
     with serving(jobs_folder=tmp_path, webhook_hosts=f"{origin},http://127.0.0.1:1", webhook_secret=SECRET) as service:
         for attempts, where in ((1, url(receiver)), (3, url(receiver)), (3, "http://127.0.0.1:1/")):
             job = created(service, webhook=where)

@@ -4,16 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.stub import SAMPLE_RATE, transcript
-from tests.service.serving import form, serving, tone, wav
 from transcripts.events import Events
 from transcripts.logprobs import token_logprobs
 from transcripts.subtitles import CueSize
 from transcripts.transcript import Transcript
 from transcripts.transcription import Part
 
-SECOND = tone(SAMPLE_RATE)
-HEARD = transcript(SECOND)
 TOKEN_BYTES = [b"", b" ", b" the", b"re", b",", b"\xe2", b"\x82", b"\xac"]
 
 
@@ -66,34 +62,3 @@ def test_no_probability_has_the_logarithm_of_the_least():
     (entry,) = token_logprobs(transcribed([2], [0.0]), TOKEN_BYTES)
 
     assert entry["logprob"] == pytest.approx(-87.34, abs=0.01)
-
-
-@pytest.fixture(scope="module")
-def service():
-    with serving() as served:
-        yield served
-
-
-@pytest.mark.parametrize("name", ["include[]", "include"])
-def test_json_has_them_when_asked(service, name):
-    asked = service.post(**form(wav(SECOND), **{name: "logprobs"})).json()
-    not_asked = service.post(**form(wav(SECOND))).json()
-
-    assert "".join(entry["token"] for entry in asked["logprobs"]) == asked["text"] == HEARD.text
-    assert asked["logprobs"][0]["logprob"] == pytest.approx(math.log(0.9))
-    assert asked["logprobs"][-1]["logprob"] == pytest.approx(math.log(0.8))
-    assert "logprobs" not in not_asked
-
-
-@pytest.mark.parametrize("response_format", ["text", "srt", "vtt", "verbose_json"])
-def test_no_other_format_has_them(service, response_format):
-    answer = service.post(**form(wav(SECOND), response_format=response_format, **{"include[]": "logprobs"}))
-
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_value", "include")
-
-
-def test_nothing_else_can_be_included(service):
-    error = service.post(**form(wav(SECOND), **{"include[]": "speakers"})).json()["error"]
-
-    assert (error["code"], error["param"]) == ("invalid_value", "include")

@@ -16,7 +16,7 @@ import soundfile
 import srt
 
 from audio.child_process import ChildProcess
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from service.http.transcription import answer as answering
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, metric, post_bytes, serving, stop_decoders, tone, wait_for, wav
@@ -70,46 +70,6 @@ def test_pieces_of_a_long_recording_have_the_times_of_the_whole(service, speech)
     assert begun == sorted(begun)
     assert 1.5 < begun[0] < 3
     assert answer["words"][-1]["end"] <= answer["duration"]
-
-
-def test_all_pieces_are_transcribed_and_joined_in_order(service, cut_as):
-    cut_as(40_000, 30_000, 20_000)
-    samples = tone(100_000)
-
-    text = service.post(**form(wav(samples))).json()["text"]
-
-    pieces = samples[:40_000], samples[40_000:70_000], samples[70_000:90_000]
-    assert text == " ".join(transcript(piece).text for piece in pieces)
-
-
-def test_a_stream_has_the_text_piece_by_piece(service, speech):
-    *deltas, done = events(service, speech)
-
-    assert {event["type"] for event in deltas} == {"transcript.text.delta"}
-    assert len(deltas) > 3
-    assert done["type"] == "transcript.text.done"
-    assert "".join(event["delta"] for event in deltas) == done["text"]
-    assert done["text"] == service.post(**form(wav(speech))).json()["text"]
-    assert done["duration"] == len(speech) / SAMPLE_RATE
-
-
-@pytest.mark.parametrize("granularities", [{}, {"timestamp_granularities": "word"}])
-def test_a_stream_of_verbose_json_has_the_times_of_its_segments(service, speech, granularities):
-    asked = {"response_format": "verbose_json", **granularities}
-
-    *others, done = events(service, speech, **asked)
-
-    whole = service.post(**form(wav(speech), **asked)).json()
-    segments = [event for event in others if event["type"] == "transcript.text.segment"]
-    deltas = [event["delta"] for event in others if event["type"] == "transcript.text.delta"]
-    assert len(segments) + len(deltas) == len(others)
-    assert "".join(deltas) == done["text"] == whole["text"] == " ".join(event["text"] for event in segments)
-    assert [event["id"] for event in segments] == [str(number) for number in range(len(segments))]
-    times = [time for event in segments for time in (event["start"], event["end"])]
-    assert times == sorted(times)
-    assert 1.5 < times[0] < 3
-    words = [word for event in segments for word in event.get("words", [])]
-    assert words == whole.get("words", [])
 
 
 def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, speech):
@@ -276,15 +236,6 @@ def test_the_rest_of_a_stream_whose_client_leaves_is_dropped(service, cut_as):
         wait_for(lambda: nothing_is_left(service))
     finally:
         service.release_engine()
-
-
-def test_a_recording_over_the_limit_is_refused_and_the_limit_is_named():
-    with serving(max_audio_seconds=20.0) as served:
-        answer = served.post(**form(wav(tone(21 * SAMPLE_RATE))))
-
-    assert answer.status_code == 400
-    assert answer.json()["error"]["code"] == "audio_too_long"
-    assert "20 s" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("multichannel", ["false", "true"])

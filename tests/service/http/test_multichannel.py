@@ -12,7 +12,7 @@ from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription.answer import in_order
 from tests.service.http.test_api import error
 from tests.service.http.test_openai_client import client_of
-from tests.service.serving import events, form, serving, tone, wav
+from tests.service.serving import form, serving, tone, wav
 from transcripts.transcript import Transcript, Word
 from transcripts.transcription import Part, Turn, turns_of
 
@@ -29,19 +29,6 @@ def service():
 
 def post(service, file: bytes, **fields):
     return service.post(**form(file, multichannel="true", **fields))
-
-
-def test_each_channel_has_the_text_that_it_has_alone(service):
-    alone = [service.post(**form(wav(side))).json()["text"] for side in (LEFT, RIGHT)]
-
-    answer = post(service, BOTH).json()
-
-    assert alone == HEARD
-    assert answer == {
-        "text": " ".join(HEARD),
-        "channels": [{"channel": 1, "text": HEARD[0]}, {"channel": 2, "text": HEARD[1]}],
-        "usage": {"type": "duration", "seconds": 4.0},
-    }
 
 
 def test_with_diarized_json_the_channels_are_speakers_as_openais_client_knows_them(service):
@@ -82,25 +69,6 @@ def test_without_speech_on_any_channel_the_text_is_empty(service, response_forma
         assert answer.text == {"text": "", "srt": "", "vtt": "WEBVTT\n"}[response_format]
 
 
-def test_a_stream_has_the_turns_as_they_come_and_the_same_whole(service):
-    *turns, done = events(post(service, BOTH, stream="true"))
-
-    assert [(turn["type"], turn["channel"]) for turn in turns] == [("transcript.text.delta", n) for n in (1, 2)]
-    assert "".join(turn["delta"] for turn in turns) == done["text"]
-    whole = post(service, BOTH).json()
-    del whole["usage"]
-    assert done == {"type": "transcript.text.done", "duration": 2.0} | whole
-
-
-@pytest.mark.parametrize("stream", ["true", "false"])
-def test_log_probabilities_are_those_of_each_channel(service, stream):
-    answer = post(service, BOTH, stream=stream, **{"include[]": "logprobs"})
-
-    whole = events(answer)[-1] if stream == "true" else answer.json()
-    for channel in whole["channels"]:
-        assert "".join(entry["token"] for entry in channel["logprobs"]) == channel["text"]
-
-
 def test_a_channel_that_fails_is_an_error_of_the_whole(service):
     failing = np.stack([tone(FAIL_SAMPLES), tone(FAIL_SAMPLES, 0.2)], axis=1)
 
@@ -109,12 +77,6 @@ def test_a_channel_that_fails_is_an_error_of_the_whole(service):
 
         assert answer.status_code == 500
         assert error(answer)["code"] == "internal_error"
-
-
-def test_bad_values_name_the_field(service):
-    refusal = error(service.post(**form(BOTH, multichannel="both")))
-
-    assert (refusal["code"], refusal["param"]) == ("invalid_value", "multichannel")
 
 
 def test_channels_that_are_longer_than_a_model_takes_are_cut_each_by_itself():

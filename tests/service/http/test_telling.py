@@ -1,10 +1,6 @@
 """The language of a text is detected if it is not named."""
 
-from datetime import timedelta
-
-import numpy as np
 import pytest
-import srt
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,24 +47,6 @@ def test_a_stream_has_the_language_that_the_model_writes(service):
 
     done = events(answer)[-1]
     assert (done["language"], done["language_source"]) == ("english", "model")
-
-
-@pytest.mark.parametrize(("samples", "name"), [(GERMAN, "german"), (ENGLISH, "english"), (FRENCH, "french")])
-def test_the_language_of_the_text_and_of_each_segment_is_detected(service, samples, name):
-    answer = post(service, samples, response_format="verbose_json").json()
-
-    assert (answer["language"], answer["language_source"]) == (name, "text")
-    assert 0.9 < answer["language_probability"] <= 1
-    assert [segment["language"] for segment in answer["segments"]] == [name] * len(answer["segments"])
-    assert all(0 <= segment["language_probability"] <= 1 for segment in answer["segments"])
-
-
-def test_auto_detects_the_language_and_adds_it_to_json(service):
-    said, auto = post(service).json(), post(service, language="auto").json()
-
-    assert set(said) == {"text", "usage"}
-    assert auto.pop("language_probability") > 0.9
-    assert auto == said | {"language": "german", "language_source": "text", "languages": [{"code": "de"}]}
 
 
 @pytest.mark.parametrize("language", ["de", "de-AT", "deu", "German"])
@@ -131,45 +109,11 @@ def test_unknown_languages_and_those_not_spoken_are_refused_by_the_field(service
     assert (refusal["code"], refusal["param"]) == (code, "languages")
 
 
-def test_a_stream_has_the_language_in_its_segments_and_at_its_end(service):
-    *parts, done = events(post(service, FRENCH, stream="true", response_format="verbose_json"))
-
-    segments = [event for event in parts if event["type"] == "transcript.text.segment"]
-    assert {segment["language"] for segment in segments} == {"french"}
-    assert (done["language"], done["language_source"]) == ("french", "text")
-    assert "language" not in events(post(service, FRENCH, stream="true"))[-1]
-
-
-@pytest.mark.parametrize("stream", ["true", "false"])
-def test_each_channel_of_a_call_has_its_language(service, stream):
-    # The channels of a file have equal lengths, so the stub gives both the same text; one of them is silent.
-    both = np.stack([GERMAN, np.zeros_like(GERMAN)], axis=1)
-
-    answer = post(service, both, multichannel="true", language="auto", stream=stream)
-
-    whole = events(answer)[-1] if stream == "true" else answer.json()
-    assert [channel["language"] for channel in whole["channels"]] == ["german", "unknown"]
-    assert (whole["language"], whole["language_source"]) == ("german", "text")
-
-
 def test_the_language_of_a_text_without_evidence_is_unknown(service):
     numbers = post(service, model="unknown", response_format="verbose_json").json()
 
     assert (numbers["language"], numbers["languages"]) == ("unknown", [])
     assert not {"language_source", "language_probability"} & set(numbers)
-
-
-def test_subtitles_have_the_size_that_the_form_asks_for(service):
-    def shown(**size: str) -> list[srt.Subtitle]:
-        sizes = {f"subtitle_{name}": value for name, value in size.items()}
-        return list(srt.parse(post(service, ENGLISH, response_format="srt", **sizes).text))
-
-    (usual,) = shown()
-    narrow = [cue.content.splitlines() for cue in shown(characters="16")]
-    assert max(len(line) for lines in narrow for line in lines) <= 16 < len(usual.content)
-    assert max(map(len, narrow)) == 2
-    assert {len(cue.content.splitlines()) for cue in shown(characters="16", lines="1")} == {1}
-    assert max(cue.end - cue.start for cue in shown(seconds="1")) <= timedelta(seconds=1) < usual.end - usual.start
 
 
 @given(st.text(max_size=60), st.lists(st.sampled_from(sorted(NAMES)), max_size=4, unique=True))
