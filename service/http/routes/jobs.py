@@ -26,8 +26,8 @@ from service.http.front import Front
 from service.http.keys.access import KEY
 from service.http.routes.transcriptions import receive_form
 from service.http.telemetry import Record
-from service.http.transcription import schemas
 from service.http.transcription.answer import answer
+from service.http.transcription.form import form_schema, request_body
 from service.http.transcription.options import parse_options
 from service.http.wire.connections import client_of
 from service.jobs.job import Delivery, Job, JobResult
@@ -86,9 +86,9 @@ class JobPage(BaseModel):
     after: Annotated[str, Field(description="Id of a job: only older jobs are listed. Pass last_id to go on.")] = ""
 
 
-_OF_TRANSCRIPTION = schemas.form_schema()
+_OF_TRANSCRIPTION = form_schema()
 _FIELDS = {**_OF_TRANSCRIPTION["properties"], **JobForm.model_json_schema()["properties"]}
-_REQUEST_BODY = schemas.request_body(
+_REQUEST_BODY = request_body(
     _OF_TRANSCRIPTION | {"properties": {name: field for name, field in _FIELDS.items() if name != "stream"}}
 )
 

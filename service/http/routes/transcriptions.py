@@ -10,8 +10,8 @@ from starlette.datastructures import FormData
 
 from service.dispatch.admission import Permit
 from service.http.keys.access import NEEDS_KEY
-from service.http.transcription import schemas
 from service.http.transcription.answer import answer
+from service.http.transcription.form import TranscriptionForm, form_schema, request_body
 from service.http.transcription.options import parse_options
 from service.http.transcription.stream import EventStream
 from service.http.wire.bodies import receive
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1/audio")
 _TRANSCRIPT: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in ("application/json", "text/plain", "text/event-stream")}}
 }
-_REQUEST = schemas.request_body(schemas.form_schema()) | NEEDS_KEY
+_REQUEST = request_body(form_schema()) | NEEDS_KEY
 
 
 @router.post(
@@ -108,7 +108,7 @@ async def receive_form(
         body = await receive(upload, request.headers, request.query_params)
         resources.push_async_callback(body.form.close)  # deletes its spooled file
         if body.url is not None:
-            fields = schemas.TranscriptionForm.parse(body.form)  # check the fields before fetching
+            fields = TranscriptionForm.parse(body.form)  # check the fields before fetching
             await unless_client_leaves(request.receive, fetch(front.outbound, body.url, fields.file, upload, client))
     finally:
         record.body_bytes = permit.stored_bytes

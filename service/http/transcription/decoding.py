@@ -13,7 +13,7 @@ from audio.raw import RawFormat
 from audio.recording import Recording, StorageFullError
 from service.dispatch.errors import NoDecodeProcessError, OverloadedError
 from service.http.front import Front
-from service.http.transcription.schemas import TranscriptionForm
+from service.http.transcription.form import TranscriptionForm
 from service.threads import in_thread
 
 log = logging.getLogger("steno.http")

@@ -9,7 +9,7 @@ from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, unsupported
-from service.http.transcription.schemas import TranscriptionForm
+from service.http.transcription.form import TranscriptionForm
 from transcripts.alphabets import tells_apart
 from transcripts.languages import NAMES
 

@@ -23,8 +23,8 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, unsupported
 from service.http.front import Front
 from service.http.telemetry import Record
+from service.http.transcription.form import TranscriptionForm
 from service.http.transcription.loaded_model import LoadedModel
-from service.http.transcription.schemas import TranscriptionForm
 from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.transcription.schemas import LISTS
+from service.http.transcription.form import LISTS
 from service.http.wire.upload import Upload, no_room
 
 # As in the parser of forms; larger files go to the disk.

@@ -42,6 +42,7 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: Counts | None = None) -> None:
         self.limits = limits
+        self._most_of_address = math.ceil(limits.most / 2)
         self._metrics = metrics
         self._counts = counts or Counts()
         self._leaving = 0
@@ -51,7 +52,7 @@ class Connections:
         network = network_of(address)
         if self._counts.total >= self.limits.most or self._counts.own >= self.limits.most_of_process:
             return "connections"
-        if self._counts.of(network) >= math.ceil(self.limits.most / 2):
+        if self._counts.of(network) >= self._most_of_address:
             return "address_connections"
         self._count(network, 1)
         return None

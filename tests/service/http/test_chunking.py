@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, UploadFile
 from audio.segment.segmenter import SegmentRule
 from service.http.errors import RequestError
 from service.http.transcription.chunking import ServerVad
-from service.http.transcription.schemas import TranscriptionForm, form_schema
+from service.http.transcription.form import TranscriptionForm, form_schema
 
 
 def strategy(*parts: tuple[str, str]):

@@ -4,8 +4,8 @@ import pytest
 
 from service.engine.protocol import Capabilities, ModelInfo
 from service.http.errors import RequestError
+from service.http.transcription.form import TranscriptionForm
 from service.http.transcription.options import into_english, prompt_of
-from service.http.transcription.schemas import TranscriptionForm
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 
