@@ -58,29 +58,18 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | N
     """
     samples = bytearray()
     try:
-        origin = decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits, raw=raw)
+        origin = decode_into(lambda block, _: samples.extend(block), file, Wanted(rate, limits), raw)
     except MemoryError:
         raise InvalidAudioError("decoding the file takes more memory than there is") from None
     return Audio(samples=np.frombuffer(samples, dtype=np.float32), **asdict(origin))  # not copied
 
 
-def decode_into(
-    sink: Sink,
-    file: BinaryIO,
-    *,
-    rate: int,
-    limits: AudioLimits,
-    raw: RawFormat | None = None,
-    by_channel: bool = False,
-    track: int | None = None,
-) -> Origin:
+def decode_into(sink: Sink, file: BinaryIO, wanted: Wanted, raw: RawFormat | None = None) -> Origin:
     """Decode as ``decode`` does, but pass the samples to ``sink`` block by block.
 
-    With ``by_channel``, ``sink`` is called for each channel of each block; see ``Wanted`` for this and the rest.
-
     Raises:
-        AudioError: as ``decode``, perhaps after some blocks; with ``by_channel``, also if the number of channels
-            changes within the file.
+        AudioError: as ``decode``, perhaps after some blocks; where channels are kept apart, also if their
+            number changes within the file.
         MemoryError: if decoding takes more memory than this process may have.
     """
 
@@ -88,9 +77,8 @@ def decode_into(
         check_numbers(np.frombuffer(samples, np.float32))
         sink(samples, channel)
 
-    wanted = Wanted(rate, limits, by_channel, track)
     if raw is not None:
-        return drain(PcmSource.raw(file, raw, limits), sink, RAW, wanted)
+        return drain(PcmSource.raw(file, raw, wanted.limits), sink, RAW, wanted)
     return decode_as(container_of(file), checked, file, wanted)
 
 

@@ -1,7 +1,7 @@
 """What is known of a decoded file, and the passing on of its samples."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Wanted:
     """
 
     rate: int
-    limits: AudioLimits
+    limits: AudioLimits = field(default_factory=AudioLimits)
     by_channel: bool = False
     track: int | None = None
 

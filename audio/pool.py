@@ -16,7 +16,6 @@ from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, Ch
 from audio.errors import DecoderCrashedError, InvalidAudioError
 from audio.fatal_files import FatalFiles
 from audio.joined import begins
-from audio.limits import AudioLimits
 from audio.origin import Origin, Sink, Wanted, drain
 from audio.pcm import RAW, PcmSource
 from audio.raw import RawFormat
@@ -77,17 +76,7 @@ class DecodePool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def decode_into(
-        self,
-        sink: Sink,
-        file: BinaryIO,
-        *,
-        rate: int,
-        limits: AudioLimits,
-        raw: RawFormat | None = None,
-        by_channel: bool = False,
-        track: int | None = None,
-    ) -> Origin:
+    def decode_into(self, sink: Sink, file: BinaryIO, wanted: Wanted, raw: RawFormat | None = None) -> Origin:
         """Decode an untrusted file to samples at one rate, up to where it ends early or is damaged.
 
         The file is seekable, and the sink called in this thread; see ``audio.decode.decode_into``.
@@ -97,13 +86,12 @@ class DecodePool:
                 DecoderCrashedError if two children died of it.
             NoChildError: if the pool is closed, or no child can be started.
         """
-        wanted = Wanted(rate, limits, by_channel, track)
         if raw is not None:
-            return drain(PcmSource.raw(file, raw, limits), sink, RAW, wanted)
+            return drain(PcmSource.raw(file, raw, wanted.limits), sink, RAW, wanted)
         container = container_of(file)
         pcm = read_header(file).pcm if container == "wav" else None
         if pcm and not (pcm.is_followed and len(begins(file, container)) > 1):
-            return drain(PcmSource(file, pcm, limits), sink, container, wanted)
+            return drain(PcmSource(file, pcm, wanted.limits), sink, container, wanted)
         self._fatal_files.check(file)
         resumed = _Resumed(sink)
 

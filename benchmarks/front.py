@@ -41,7 +41,7 @@ import soundfile
 import torch
 
 from audio.child_process import Confinement
-from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from benchmarks.environment import describe
 from benchmarks.services import free_port, wait_for
@@ -194,7 +194,7 @@ def decode_milliseconds(file: bytes, pool: DecodePool, clips: int) -> float:
     """Return the processor milliseconds of this thread to decode a clip, without child processes."""
     began = time.thread_time()
     for _ in range(clips):
-        pool.decode_into(_drop, io.BytesIO(file), rate=_RATE, limits=AudioLimits())
+        pool.decode_into(_drop, io.BytesIO(file), Wanted(_RATE))
     return 1000 * (time.thread_time() - began) / clips
 
 

@@ -291,6 +291,7 @@ def _decode(
     model: Transcriber, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
 ) -> _Decoded | Failed:
     from audio.channels import Channels
+    from audio.origin import Wanted
     from audio.pool import NoChildError
     from audio.recording import StorageFullError
 
@@ -299,7 +300,7 @@ def _decode(
         try:
             with fetched(location) as file:
                 decoders.pool.decode_into(
-                    channels.append, file, rate=model.sample_rate, limits=options.limits, by_channel=by_channel
+                    channels.append, file, Wanted(model.sample_rate, options.limits, by_channel=by_channel)
                 )
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))

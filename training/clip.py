@@ -13,6 +13,7 @@ import soundfile
 from audio.decode import decode_into
 from audio.errors import AudioError
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.reader import suits_libsndfile
 from audio.samples import Samples
 from audio.sniff import container_of
@@ -118,7 +119,7 @@ class Clip:
                 raise _EnoughError
 
         with suppress(_EnoughError):
-            decode_into(take, file, rate=rate, limits=AudioLimits(max_seconds=math.inf, min_seconds=0.0))
+            decode_into(take, file, Wanted(rate, AudioLimits(max_seconds=math.inf, min_seconds=0.0)))
         return np.frombuffer(held, dtype=np.float32)
 
 
@@ -129,7 +130,7 @@ class _EnoughError(Exception):
 def _whole(file: BinaryIO, rate: int, seconds: float) -> Samples:
     held = bytearray()
     limits = AudioLimits(max_seconds=seconds + _TOLERATED_SECONDS)
-    decode_into(lambda block, _: held.extend(block), file, rate=rate, limits=limits)
+    decode_into(lambda block, _: held.extend(block), file, Wanted(rate, limits))
     return np.frombuffer(held, dtype=np.float32)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from tests.audio.media_files import MEDIA, sample_of
 from tests.audio.sound_files import LOSSLESS, LOSSY, encoded
@@ -62,7 +63,7 @@ def fuzz(minutes: float, seed: int, out: Path) -> tuple[int, int]:
     with DecodePool(keeps_spare=True, on_loss=lambda: losses.append(1)) as pool:
 
         def decode(data: bytes) -> object:
-            return pool.decode_into(lambda *_: None, io.BytesIO(data), rate=16_000, limits=AudioLimits(max_seconds=600))
+            return pool.decode_into(lambda *_: None, io.BytesIO(data), Wanted(16_000, AudioLimits(max_seconds=600)))
 
         expected = decode(files[0])
         while time.monotonic() < ends:

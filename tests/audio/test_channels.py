@@ -9,6 +9,7 @@ from audio.channels import Channels
 from audio.decode import decode, decode_into
 from audio.errors import UnsupportedFormatError
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from audio.raw import RawFormat
 from tests.audio.media_files import media
@@ -26,7 +27,7 @@ def sides(samples: int, channels: int) -> np.ndarray:
 
 def channels_of(data: bytes, rate: int = 16_000, raw: RawFormat | None = None) -> list[np.ndarray]:
     with Channels(rate, seconds_in_memory=2.0) as channels:
-        decode_into(channels.append, io.BytesIO(data), rate=rate, limits=LIMITS, raw=raw, by_channel=True)
+        decode_into(channels.append, io.BytesIO(data), Wanted(rate, by_channel=True), raw)
         return [one.read(0, len(one)).copy() for one in channels]
 
 
@@ -62,7 +63,7 @@ def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle(children):
             channels.append(samples, channel)
             murder(samples, channel)
 
-        origin = pool.decode_into(take, io.BytesIO(data), rate=16_000, limits=LIMITS, by_channel=True)
+        origin = pool.decode_into(take, io.BytesIO(data), Wanted(16_000, by_channel=True))
         apart = [one.read(0, len(one)) for one in channels]
 
     assert origin.channels == 2

@@ -125,7 +125,7 @@ def test_a_process_that_hides_is_closed_to_others_of_its_user():
 def test_a_decoder_is_killed_first_and_leads_a_session_of_its_own(children):
     file = io.BytesIO(encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16"))
     with DecodePool() as pool:
-        pool.decode_into(lambda *_: None, file, rate=16000, limits=AudioLimits())
+        pool.decode_into(lambda *_: None, file, Wanted(16000))
         (child,) = children()
 
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"

@@ -37,10 +37,10 @@ FRONT = """
 import io, sys
 import service.server, service.workers.process, service.engine.process
 import cli.serve, cli.transcribe, cli.batch, bulk.file_transcripts
-from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 with DecodePool() as pool:
-    pool.decode_into(lambda *_: None, sys.stdin.buffer, rate=16000, limits=AudioLimits())
+    pool.decode_into(lambda *_: None, sys.stdin.buffer, Wanted(16000))
 print(*({"soundfile", "_soundfile", "av"} & set(sys.modules)))
 """
 

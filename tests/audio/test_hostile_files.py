@@ -14,6 +14,7 @@ import pytest
 from audio.child_process import Confinement
 from audio.errors import AudioTooLongError, DecoderCrashedError, InvalidAudioError
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from tests.audio.sound_files import encoded, tone
 from tests.soak.processes import decoders
@@ -158,7 +159,7 @@ def pool():
 
 
 def decoded(pool, file, limits=LIMITS):
-    return pool.decode_into(lambda *_: None, file, rate=16000, limits=limits)
+    return pool.decode_into(lambda *_: None, file, Wanted(16000, limits))
 
 
 def peak_bytes():

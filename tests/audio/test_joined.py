@@ -9,6 +9,7 @@ from audio.decode import decode, decode_into
 from audio.errors import AudioTooLongError, UnsupportedFormatError
 from audio.joined import begins
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from tests.audio.media_files import FRAGMENTED, media
 from tests.audio.sound_files import encoded, tone
@@ -56,7 +57,7 @@ def test_a_confined_decoder_reads_them_too(kind):
     file = of(kind, 400) + of(kind, 1000)
     samples = bytearray()
     with DecodePool() as pool:
-        origin = pool.decode_into(lambda block, _: samples.extend(block), io.BytesIO(file), rate=16000, limits=LIMITS)
+        origin = pool.decode_into(lambda block, _: samples.extend(block), io.BytesIO(file), Wanted(16000))
 
     assert len(samples) // 4 == pytest.approx(32000, abs=3000)
     assert origin.seconds == pytest.approx(2, abs=0.2)
@@ -84,12 +85,12 @@ def test_channels_are_kept_apart_over_all_of_them_if_they_are_as_many():
     def take(samples, channel):
         heard[channel] += len(samples) // 4
 
-    decode_into(take, io.BytesIO(2 * of("float wav", 400, channels=2)), rate=16000, limits=LIMITS, by_channel=True)
+    decode_into(take, io.BytesIO(2 * of("float wav", 400, channels=2)), Wanted(16000, by_channel=True))
 
     assert heard == {0: 32000, 1: 32000}
     other = of("float wav", 400, channels=2) + of("float wav", 400)
     with pytest.raises(UnsupportedFormatError, match="2 channels and later 1"):
-        decode_into(take, io.BytesIO(other), rate=16000, limits=LIMITS, by_channel=True)
+        decode_into(take, io.BytesIO(other), Wanted(16000, by_channel=True))
 
 
 @pytest.mark.parametrize("codec", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])

@@ -67,7 +67,7 @@ def decoded(pool, data, limits=LIMITS):
 
 def decoded_file(pool, file, limits=LIMITS):
     samples = bytearray()
-    origin = pool.decode_into(lambda block, _: samples.extend(block), file, rate=16000, limits=limits)
+    origin = pool.decode_into(lambda block, _: samples.extend(block), file, Wanted(16000, limits))
     return Audio(samples=np.frombuffer(samples, np.float32), **asdict(origin))
 
 
@@ -101,7 +101,7 @@ def test_long_recordings_come_in_blocks_that_a_cache_holds(many_files_pool):
     sizes = []
     file = io.BytesIO(encoded(np.resize(noise(16000), 50 * 16000), 16000, "FLAC", "PCM_16"))
 
-    many_files_pool.decode_into(lambda block, _: sizes.append(len(block)), file, rate=16000, limits=LIMITS)
+    many_files_pool.decode_into(lambda block, _: sizes.append(len(block)), file, Wanted(16000))
 
     assert sum(sizes) == 50 * 16000 * 4
     assert max(sizes) == 1 << 20
@@ -109,9 +109,7 @@ def test_long_recordings_come_in_blocks_that_a_cache_holds(many_files_pool):
 
 def test_no_child_is_started_for_16_bit_pcm(pool, children):
     decoded(pool, encoded(tone(440, 0.5, 16000), 16000, "WAV", "PCM_16"))
-    pool.decode_into(
-        lambda samples, channel: None, io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawFormat(1, 16000)
-    )
+    pool.decode_into(lambda samples, channel: None, io.BytesIO(bytes(32000)), Wanted(16000), RawFormat(1, 16000))
 
     assert not children()
 
@@ -189,7 +187,7 @@ LONG_WEBM = media(noise(48000).repeat(150), 48000, "webm", "libopus")  # more th
 def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, children, losses):
     murder = Murder(children, times=1)
 
-    origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
+    origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), Wanted(16000))
 
     whole = decode(io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
     assert origin.seconds == whole.seconds
@@ -453,10 +451,10 @@ def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more(children):
 
 def test_children_end_with_a_process_that_is_killed():
     script = (
-        "import io, os, sys; from audio.pool import DecodePool; from audio.limits import AudioLimits\n"
+        "import io, os, sys; from audio.pool import DecodePool; from audio.origin import Wanted\n"
         "from tests.soak.processes import decoders\n"
         "pool, file = DecodePool(), io.BytesIO(sys.stdin.buffer.read())\n"
-        "pool.decode_into(lambda *_: None, file, rate=16000, limits=AudioLimits())\n"
+        "pool.decode_into(lambda *_: None, file, Wanted(16000))\n"
         "print(*decoders(os.getpid()), flush=True); os.kill(os.getpid(), 9)"
     )
 

@@ -11,6 +11,7 @@ from audio.channels import Channels
 from audio.decode import decode, decode_into
 from audio.errors import AudioTooLongError, UnsupportedFormatError
 from audio.limits import AudioLimits
+from audio.origin import Wanted
 from audio.pool import DecodePool
 from tests.audio.sound_files import encoded, tone
 
@@ -43,7 +44,7 @@ def pitch(samples):
 def heard(data, **asked):
     """What is decoded: its pitch, its track, and of how many."""
     samples = bytearray()
-    origin = decode_into(lambda block, _: samples.extend(block), io.BytesIO(data), rate=16_000, limits=LIMITS, **asked)
+    origin = decode_into(lambda block, _: samples.extend(block), io.BytesIO(data), Wanted(16_000, **asked))
     return round(pitch(np.frombuffer(samples, np.float32)), -2), origin.track, origin.tracks
 
 
@@ -91,15 +92,15 @@ def test_a_file_of_sound_has_one_track(form, subtype):
     data = encoded(tone(300, 1, 16_000), 16_000, form, subtype)
     with DecodePool() as pool:
         for decoder in (decode_into, pool.decode_into):
-            assert decoder(lambda *_: None, io.BytesIO(data), rate=16_000, limits=LIMITS, track=1).tracks == 1
+            assert decoder(lambda *_: None, io.BytesIO(data), Wanted(16_000, track=1)).tracks == 1
             with pytest.raises(UnsupportedFormatError, match="has one audio track; there is no track 2"):
-                decoder(lambda *_: None, io.BytesIO(data), rate=16_000, limits=LIMITS, track=2)
+                decoder(lambda *_: None, io.BytesIO(data), Wanted(16_000, track=2))
 
 
 def test_tracks_are_channels_where_channels_are_kept_apart():
     data = film(LOW, NOTHING, HIGH)
     with DecodePool() as pool, Channels(16_000, 60.0) as channels:
-        origin = pool.decode_into(channels.append, io.BytesIO(data), rate=16_000, limits=LIMITS, by_channel=True)
+        origin = pool.decode_into(channels.append, io.BytesIO(data), Wanted(16_000, by_channel=True))
 
         assert (origin.channels, origin.track, origin.tracks) == (3, 0, 3)
         assert origin.seconds == pytest.approx(1.5, abs=0.05)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from audio.decode import decode_into
-from audio.limits import AudioLimits
+from audio.origin import Wanted
 from benchmarks.front import HEALTH, Used, clip, containers, measure, send, used
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "samples" / "austen.flac"
@@ -21,7 +21,7 @@ def test_clips_are_as_long_as_they_are_said_to_be(container):
     decoded = []
     file = io.BytesIO(containers(clip(SAMPLE, 10.0))[container])
 
-    decode_into(lambda piece, _: decoded.append(len(piece) // 4), file, rate=16_000, limits=AudioLimits())
+    decode_into(lambda piece, _: decoded.append(len(piece) // 4), file, Wanted(16_000))
 
     assert sum(decoded) == pytest.approx(160_000, abs=2000)
 

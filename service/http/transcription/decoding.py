@@ -50,20 +50,11 @@ async def decode(
         is_wanted = False
 
     limits = AudioLimits(max_seconds=front.settings.max_audio_seconds)
+    asked = Wanted(recording.rate, limits, fields.multichannel, fields.track)
     try:
         if is_in_memory and raw is None and (pcm := quick_pcm(file, recording.rate)):
-            asked = Wanted(recording.rate, limits, fields.multichannel, fields.track)
             return drain(PcmSource(file, pcm, limits), sink, "wav", asked)
-        work = partial(
-            front.decode_pool.decode_into,
-            wanted,
-            file,
-            rate=recording.rate,
-            limits=limits,
-            raw=raw,
-            by_channel=fields.multichannel,
-            track=fields.track,
-        )
+        work = partial(front.decode_pool.decode_into, wanted, file, asked, raw)
         with front.intake.decoding():
             return await in_thread(front.decode_threads, work, leave)
     except AudioError as error:
