@@ -15,13 +15,11 @@ from typing import NamedTuple
 import jiwer
 import numpy as np
 
-from audio.decode import decode
-from audio.limits import AudioLimits
 from audio.samples import Samples
 from audio.segment.voice_activity import RATE, SpeechDetector
-from cli.references import read_references
 from models import Transcriber, load_model
 from service.dispatch.rescue import Rescue
+from training.manifest import read_manifest
 from transcripts.transcript import Transcript
 
 
@@ -70,11 +68,6 @@ def measure(model: Transcriber, rescue: Rescue, utterances: Sequence[Utterance])
     return " | ".join(map(str, (len(utterances), *lost, *errors, len(tried), better, worse)))
 
 
-def _samples(path: Path) -> Samples:
-    with path.open("rb") as file:
-        return decode(file, rate=RATE, limits=AudioLimits()).samples
-
-
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -82,8 +75,7 @@ def main() -> None:
     parser.add_argument("--split", help="only clips of this split")
     parser.add_argument("--models", nargs="+", default=["bundled"], metavar="MODEL")
     args = parser.parse_args()
-    references = [one for one in read_references(args.clips) if args.split in (None, one.split)]
-    clips = [Utterance(_samples(one.audio), one.text) for one in references]
+    clips = [Utterance(one.samples(RATE), one.text or "") for one in read_manifest(args.clips, args.split)]
     print("| model | variant | utterances | lost | after | errors | after | stretches | better | worse |")
     with ThreadPoolExecutor(1) as threads:
         rescue = Rescue(SpeechDetector(), threads)

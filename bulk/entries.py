@@ -6,17 +6,14 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bulk.errors import JobError
 from bulk.storage import absolute, file_system, is_url, reading, store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-T = TypeVar("T")
+    from collections.abc import Iterator
 
 _LONGEST_LINE = 1 << 20
 # Where a recording's length is not given, it is estimated from the file's size, well enough to sort by.
@@ -53,7 +50,7 @@ def entries(source: str) -> list[Entry]:
         JobError: if it cannot be read (the message names a bad line), or holds no recording.
     """
     try:
-        found = _of_folder(source) if _is_folder(source) else objects(source, partial(_entry, source))
+        found = _of_folder(source) if _is_folder(source) else _of_manifest(source)
         once = {entry.location: entry for entry in found}
     except OSError as error:
         raise JobError(f"{source}: {error.strerror or error}") from error
@@ -97,20 +94,14 @@ def _is_recording(name: str) -> bool:
     return path.suffix.lower() in _BYTES_A_SECOND and not any(part.startswith(".") for part in path.parts)
 
 
-def objects(source: str, parsed: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    """Yield what is made of the JSON object in each line of a manifest.
-
-    Raises:
-        JobError: if a line is none, or ``parsed`` raises ValueError for it; the line is named.
-        OSError: if it cannot be read.
-    """
+def _of_manifest(source: str) -> Iterator[Entry]:
     with reading(source) as lines:
         for number, line in _lines(lines):
             try:
                 fields = json.loads(line)
                 if not isinstance(fields, dict):
                     raise ValueError("not a JSON object")  # noqa: TRY004, TRY301  # bad data, whatever the type
-                yield parsed(fields)
+                yield _entry(source, fields)
             except UnicodeDecodeError as error:
                 raise JobError(f"{source}: not a text file") from error
             except json.JSONDecodeError as error:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from bulk.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
-from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
 
 if TYPE_CHECKING:
     from models import Transcriber
+    from training.clip import Clip
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredReference:
     """A clip, its transcript and its score."""
 
-    clip: Reference
+    clip: "Clip"
     text: str
     score: Score
 
@@ -37,7 +37,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "object: wer and wer_by_source (fractions), rtfx (seconds of audio per second from files to text, without "
         "loading the model), audio_seconds, clips (those that did not fail), failed, decoder, device, dtype.",
     )
-    parser.add_argument("manifest", metavar="MANIFEST", help="JSON Lines with audio and text, or a LibriSpeech folder")
+    parser.add_argument(
+        "manifest",
+        metavar="MANIFEST",
+        help="JSON Lines with audio and text, a LibriSpeech folder, or what else `steno train run` reads",
+    )
     add_model_options(parser)
     parser.add_argument("--split", help="only clips of this split")
     parser.add_argument("--source", help="only clips of this source")
@@ -60,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
     scored = [
         ScoredReference(
-            clip, outcome.transcript.text, scorer.score(clip.text, outcome.transcript.text, outcome.seconds)
+            clip, outcome.transcript.text, scorer.score(clip.text or "", outcome.transcript.text, outcome.seconds)
         )
         for clip, outcome in zip(clips, outcomes, strict=True)
         if isinstance(outcome, Transcribed)
@@ -87,18 +91,21 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _clips(args: argparse.Namespace) -> list[Reference]:
-    clips = [
-        clip
-        for clip in read_references(Path(args.manifest))
-        if args.split in (None, clip.split) and args.source in (None, clip.source)
-    ]
+def _clips(args: argparse.Namespace) -> list["Clip"]:
+    from training.manifest import clips_of
+
+    clips = [clip for clip in clips_of(Path(args.manifest), args.split) if args.source in (None, clip.source)]
     if not clips:
-        raise CommandError(f"{args.manifest}: no clips to transcribe")
+        raise CommandError(f"{args.manifest} has no clips of source {args.source!r}")
+    for clip in clips:
+        if clip.text is None:
+            raise CommandError(f"{clip} has no transcript")
+        if clip.byte_range is not None or clip.start is not None:
+            raise CommandError(f"{clip} is a part of a file; here a clip is a whole one")
     return clips
 
 
-def _outcomes(model: "Transcriber", clips: Sequence[Reference], args: argparse.Namespace) -> list[Transcribed | Failed]:
+def _outcomes(model: "Transcriber", clips: Sequence["Clip"], args: argparse.Namespace) -> list[Transcribed | Failed]:
     """Transcribe the clips, naming those that fail on stderr."""
     from tqdm import tqdm
 
@@ -140,7 +147,6 @@ def _record(item: ScoredReference) -> dict[str, object]:
     return {
         "audio": str(item.clip.audio),
         "source": item.clip.source,
-        "split": item.clip.split,
         "duration": item.score.seconds,
         "reference": item.clip.text,
         "text": item.text,

@@ -1,15 +1,13 @@
-"""Augmentation of waveforms by reverberation, noise and gain."""
+"""Augmentation of waveforms by rooms, noise and gain."""
 
 import numpy as np
 
 from audio.samples import Samples
-from training.recipe_augmentation import Augmentation, Level, Noise, Reverberation
+from training.recipe_augmentation import Augmentation, Level, Noise
 from training.recordings import AugmentationRecordings
 
 # Range of c in noise whose power falls as frequency ** -c: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)
-# 60 dB of amplitude as a natural logarithm, for the time in which a room's sound decays by that much.
-_DECAY = np.log(1e3)
 
 
 def augmented(
@@ -19,7 +17,7 @@ def augmented(
     random: np.random.Generator,
     recordings: AugmentationRecordings | None = None,
 ) -> Samples:
-    """Return a clip, mono float32 [n], with reverberation, noise and another level, each if it is configured.
+    """Return a clip, mono float32 [n], in a room, with noise and at another level, each if it is configured.
 
     Returns:
         As many samples, float32, within -1 to 1.
@@ -28,8 +26,6 @@ def augmented(
         ManifestError: if a recording does not decode.
     """
     noise, rooms = (recordings.noise, recordings.rooms) if recordings else (None, None)
-    if config.reverberation and random.random() < config.reverberation.share:
-        samples = reverberated(samples, rate, config.reverberation, random)
     if config.recorded_rooms and rooms and random.random() < config.recorded_rooms.share:
         samples = in_room(samples, rooms.room(rate, random))
     if config.noise and random.random() < config.noise.share:
@@ -40,16 +36,6 @@ def augmented(
     if config.level:
         samples = at_level(samples, config.level, random)
     return np.clip(samples, -1.0, 1.0)
-
-
-def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:
-    """Return a clip in a room, as loud as before; the room's response is noise that decays after the direct sound."""
-    seconds = random.uniform(*config.seconds)
-    direct_to_room = 10 ** (random.uniform(*config.direct_db) / 20)
-    time = np.arange(1, int(seconds * rate) + 1) / rate
-    room = random.standard_normal(len(time)) * np.exp(-_DECAY * time / seconds)
-    response = np.concatenate([[1.0], room / (direct_to_room * np.sqrt(np.sum(room**2)))])
-    return _as_loud(_convolved(samples, response), samples)
 
 
 def in_room(samples: Samples, response: Samples) -> Samples:

@@ -22,6 +22,9 @@ from training.recipe import Teacher
 from training.student import StudentNetwork
 from training.teacher import Lesson
 
+# Weights in the second stage: of the distance to the teacher's state after each layer but the last, whose weight is 1,
+# and of the distance to its posteriors, where a frame weighs 1 + emphasis x the probability that it is not blank.
+_STATES, _POSTERIORS, _LABEL_EMPHASIS = 0.3, 3.0, 4.0
 # Values whose variance is below this share of the mean variance are compared as if they had that.
 _LEAST_VARIANCE = 1e-3
 
@@ -58,9 +61,9 @@ def distillation_losses(
     else:
         found, last = _chained(student, pairs, frames, wanted, config.swap)
         states = torch.stack([first, *found])
-        total = first + config.states * states[1:-1].sum() + states[-1]
-    posteriors = posterior_loss(network.ctc(last), lesson.log_probabilities, config.label_emphasis)
-    total = total + (1.0 if apart else config.posteriors) * posteriors
+        total = first + _STATES * states[1:-1].sum() + states[-1]
+    posteriors = posterior_loss(network.ctc(last), lesson.log_probabilities, _LABEL_EMPHASIS)
+    total = total + (1.0 if apart else _POSTERIORS) * posteriors
     if network.maps:
         total = total + sum(distance(student.kept(state, number), state) for number, state in enumerate(wanted))
     return Losses(total, states=states.mean(), posteriors=posteriors)

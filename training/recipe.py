@@ -125,9 +125,6 @@ class Teacher:
             has: a path or a name on the hub.
         apart: the first stage. In the second, which takes the rest of the recipe's steps, the layers are chained.
         composition: the sound that both get.
-        states: weight of the distance to the teacher's state after each layer but the last, whose weight is 1.
-        posteriors: weight of the distance to the teacher's posteriors.
-        label_emphasis: a frame's posteriors weigh 1 + this x the probability that it is not blank.
         swap: chance of a row, before each layer of the second stage, to go on from the teacher's state, so that no
             layer leans on the faults of those before it.
     """
@@ -135,9 +132,6 @@ class Teacher:
     checkpoint: Path
     apart: Apart
     composition: Composition = Composition()
-    states: float = within(0, 100, default=0.3)
-    posteriors: float = within(0, 100, default=3.0)
-    label_emphasis: float = within(0, 100, default=4.0)
     swap: float = within(0, 1, default=0.1)
 
 

@@ -37,21 +37,6 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reverberation:
-    """Rooms for a share of the clips.
-
-    Attributes:
-        share: share of the clips.
-        seconds: shortest and longest time in which the sound of a room falls by 60 dB.
-        direct_db: lowest and highest ratio of the direct sound to the room's, in dB.
-    """
-
-    share: float = within(0, 1)
-    seconds: tuple[float, float] = within(0.05, 3)
-    direct_db: tuple[float, float] = within(-20, 40, default=(-3.0, 12.0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedNoise:
     """Recordings of noise, of which a part is added to a share of the clips.
 
@@ -96,7 +81,6 @@ class Augmentation:
 
     spec_augment: SpecAugment | None = None
     noise: Noise | None = None
-    reverberation: Reverberation | None = None
     recorded_noise: RecordedNoise | None = None
     recorded_rooms: RecordedRooms | None = None
     level: Level | None = None

@@ -129,7 +129,23 @@ def test_a_file_whose_name_is_no_text_is_written_all_the_same(evaluate, manifest
 def test_no_clips_is_an_error(evaluate, manifest, capsys):
     assert evaluate(manifest, "--split", "test") == 2
 
-    assert capsys.readouterr().err == f"steno: {manifest}: no clips to transcribe\n"
+    assert capsys.readouterr().err == f"steno: {manifest} has no clips of split 'test'\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"audio": 1, "text": "one"}', ", line 2: 'audio' must be a string"),
+        ('{"audio": "a.wav"}', ", line 2) has no transcript"),
+        ('{"audio": "a.wav", "text": "one", "offset": 3}', ", line 2) is a part of a file; here a clip is a whole one"),
+    ],
+)
+def test_a_bad_line_is_named(evaluate, manifest, capsys, line, complaint):
+    manifest.write_text(manifest.read_text().splitlines()[0] + "\n" + line + "\n")
+
+    assert evaluate(manifest) == 2
+
+    assert complaint in capsys.readouterr().err
 
 
 def test_packages_that_are_missing_are_named_with_the_extra(evaluate, manifest, monkeypatch, capsys):

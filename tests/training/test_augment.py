@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.augment import at_level, augmented, reverberated, with_noise
-from training.recipe_augmentation import Augmentation, Level, Noise, Reverberation
+from training.augment import at_level, augmented, with_noise
+from training.recipe_augmentation import Augmentation, Level, Noise
 
 RATE = 16_000
 EVERYTHING = Augmentation(
     noise=Noise(share=0.7, snr_db=(0.0, 30.0)),
-    reverberation=Reverberation(share=0.7, seconds=(0.1, 0.8)),
     level=Level(gain_db=(-20.0, 10.0)),
 )
 
@@ -68,19 +67,3 @@ def test_gain_is_the_one_asked_for(gain):
     clip = speech()
 
     assert decibels(at_level(clip, Level(gain_db=(gain, gain)), np.random.default_rng(0)), clip) == pytest.approx(gain)
-
-
-def test_a_room_answers_after_the_sound_and_dies_away_in_its_time():
-    click = np.zeros(RATE, dtype=np.float32)
-    click[1000] = 1.0
-    config = Reverberation(share=1, seconds=(0.4, 0.4), direct_db=(3.0, 3.0))
-
-    heard = reverberated(click, RATE, config, np.random.default_rng(0))
-
-    direct, room = heard[1000], heard[1001:]
-    assert np.abs(heard[:1000]).max() < 1e-6
-    assert np.abs(heard).argmax() == 1000
-    assert 10 * np.log10(direct**2 / np.sum(room**2)) == pytest.approx(3.0, abs=0.1)
-    early, late = np.mean(room[:800] ** 2), np.mean(room[3200:4000] ** 2)
-    assert 10 * np.log10(early / late) == pytest.approx(60 * 0.2 / 0.4, abs=2)
-    assert np.mean(heard**2) == pytest.approx(np.mean(click**2), rel=1e-3)
