@@ -23,7 +23,7 @@ from benchmarks.latency import DTYPES
 from benchmarks.random_model import ENCODERS
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, finished, times_in_turns
-from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 
 Attend = Callable[[], Tensor]
@@ -72,7 +72,7 @@ def main() -> None:
         padding = Padding(torch.linspace(time, time / 2, batch, device=device).long(), time)
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
         inputs = (module, frames, positions, padding)
-        forms: dict[str, Attend] = {"operations": partial(SelfAttention.forward, *inputs)}
+        forms: dict[str, Attend] = {"operations": partial(RelativeAttention.attended, *inputs)}
         if device.type == "cuda":
             forms["flex"] = partial(_flex, *inputs)
             forms["kernel"] = next(_launches(*inputs))[1]

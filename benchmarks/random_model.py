@@ -51,7 +51,7 @@ ENCODERS = {
 
 def _block(filters: int, kernel_size: int, repeat: int = 1, stride: int = 1, dilation: int = 1) -> BlockConfig:
     inner = repeat > 1
-    return BlockConfig(filters, repeat, kernel_size, stride, dilation, False, 1, "add" if inner else None, inner, None)
+    return BlockConfig(filters, repeat, kernel_size, stride, dilation, False, inner, inner, None)
 
 
 # Jasper 10x5 with dense residuals (Li et al., 2019): one convolution, ten blocks of five, two convolutions.
@@ -128,7 +128,6 @@ def _config(shape: str, transducer: str) -> ModelConfig:
             predictor_width=64 if small else 640,
             predictor_layers=_PREDICTOR_LAYERS[shape],
             joint_width=64 if small else 640,
-            activation="relu",
             durations=DURATIONS[transducer],
             max_symbols=10 if DURATIONS[transducer] else 1,
         ),

@@ -8,17 +8,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from models.checkpoint import CheckpointError
-    from models.checkpoint.location import checkpoint_path, model_id
-    from models.device.precision import Float16OverflowError, default_dtype
-    from models.language_identifier import LanguageIdentifier, load_identifier
-    from models.loading import load_model
-    from models.recognition import Recognition
-    from models.transcriber import Transcriber
-    from transcripts.prompt import Prompt, PromptError
-    from transcripts.transcript import Transcript, Word
+    from models.checkpoint import CheckpointError as CheckpointError
+    from models.checkpoint.location import checkpoint_path as checkpoint_path
+    from models.checkpoint.location import model_id as model_id
+    from models.device.precision import Float16OverflowError as Float16OverflowError
+    from models.device.precision import default_dtype as default_dtype
+    from models.language_identifier import LanguageIdentifier as LanguageIdentifier
+    from models.language_identifier import load_identifier as load_identifier
+    from models.loading import load_model as load_model
+    from models.recognition import Recognition as Recognition
+    from models.transcriber import Transcriber as Transcriber
+    from transcripts.prompt import Prompt as Prompt
+    from transcripts.prompt import PromptError as PromptError
+    from transcripts.transcript import Transcript as Transcript
+    from transcripts.transcript import Word as Word
 
-_MODULES = {
+# Where the public names are.
+MODULES = {
     "CheckpointError": "models.checkpoint",
     "Float16OverflowError": "models.device.precision",
     "LanguageIdentifier": "models.language_identifier",
@@ -35,25 +41,8 @@ _MODULES = {
     "model_id": "models.checkpoint.location",
 }
 
-__all__ = [
-    "CheckpointError",
-    "Float16OverflowError",
-    "LanguageIdentifier",
-    "Prompt",
-    "PromptError",
-    "Recognition",
-    "Transcriber",
-    "Transcript",
-    "Word",
-    "checkpoint_path",
-    "default_dtype",
-    "load_identifier",
-    "load_model",
-    "model_id",
-]
-
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    return getattr(import_module(MODULES[name]), name)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from models.device.fast_paths import FAST_PATHS, FastPath
 from models.encoders.conformer import ConformerEncoder, ConformerLayer, added
 from models.encoders.padding import Padding
-from models.encoders.subsampling import Subsampling
 from models.heads.attention_decoder import AttentionDecoder
 from models.kernels import FRAMES_WORTH_A_KERNEL
 
@@ -130,7 +129,7 @@ def _trials_of_encoder(
             lambda: (apply(exact_layer, frames.float(), positions.float()),),
         )
 
-    if isinstance(subsampling, Subsampling) and subsampling.may_use_kernels():
+    if subsampling.may_use_kernels():
         features = noise(len(known), config.mels, longest * config.subsampling_factor)
         own_lengths = lengths * config.subsampling_factor
         exact = deepcopy(subsampling).float()

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Decoder = Literal["ctc", "rnnt", "tdt", "aed"]
-Subsampling = Literal["striding", "dw_striding", "stacking"]
-Positions = Literal["relative", "absolute"]
+Subsampling = Literal["striding", "dw_striding"]
 ConvolutionNorm = Literal["batch_norm", "layer_norm"]
-Residual = Literal["add", "max"]
-ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
+ConvolutionActivation = Literal["relu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
-JointActivation = Literal["relu", "tanh", "sigmoid"]
 PromptFormat = Literal["canary", "canary2", "cohere"]
-Pooling = Literal["statistics", "mean", "attention"]
+Pooling = Literal["statistics", "attention"]
 
 # The longest parts of recordings, in seconds. Training clips say little: a last stage of training may have had short
 # ones (parakeet-tdt-0.6b-v3: 10 s). So families have lengths of their own, and longer clips of training count up to a
@@ -97,12 +94,11 @@ class ConformerConfig:
         heads: attention heads; they divide ``width``.
         feed_forward_width: inner width of the feed-forward modules.
         kernel_size: frames that the convolution module sees, odd.
-        subsampling: whether convolutions shorten the features, or several are stacked into one frame.
-        subsampling_factor: features per encoder frame, for convolutions a power of two.
+        subsampling: the convolutions that shorten the features: plain, or depthwise separable.
+        subsampling_factor: features per encoder frame, a power of two.
         subsampling_channels: channels of those convolutions.
         bias: whether the linear and convolution layers of the Conformer layers have biases.
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
-        positions: whether attention knows the distances of frames, or frames hold their absolute positions.
         attention_context: the frames that a frame attends to, or None for the whole clip.
         attention_contexts: those that it was trained with, if they are several.
         global_tokens: with local attention, number of frames at the start that attend to all and are attended to by
@@ -124,7 +120,6 @@ class ConformerConfig:
     subsampling_channels: int
     bias: bool
     scale_input: bool
-    positions: Positions = "relative"
     attention_context: AttentionContext | None = None
     global_tokens: int = 0
     convolution_norm: ConvolutionNorm = "batch_norm"
@@ -149,9 +144,8 @@ class BlockConfig:
         stride: stride of the last convolution; the others have 1.
         dilation: distance of the frames that a convolution sees; 1 if ``stride`` is more than 1.
         separable: whether each convolution is a depthwise and a pointwise one.
-        groups: groups of a convolution (of the pointwise one, if it is separable); their outputs are shuffled.
-        residual: how the block's input joins its output, or None if it does not.
-        dense: whether the inputs of all the dense blocks right before it join its output as well.
+        residual: whether the block's input is added to its output.
+        dense: whether the inputs of all the dense blocks right before it are added as well.
         squeeze_width: inner width of squeeze-and-excitation, or None if the block has none.
     """
 
@@ -161,8 +155,7 @@ class BlockConfig:
     stride: int
     dilation: int
     separable: bool
-    groups: int
-    residual: Residual | None
+    residual: bool
     dense: bool
     squeeze_width: int | None
 
@@ -174,7 +167,7 @@ class JasperConfig:
     Attributes:
         mels: height of the features.
         blocks: its blocks in order.
-        activation: the activation after each convolution; a hard tanh is limited to -1 and 1.
+        activation: the activation after each convolution.
     """
 
     mels: int
@@ -215,7 +208,6 @@ class TransducerConfig:
         predictor_width: width of the label embedding and of the LSTM.
         predictor_layers: LSTM layers; 0 of a stateless predictor.
         joint_width: width of the sum of frames and predictions.
-        activation: the activation after the sum.
         durations: frames that a TDT may advance by, in the order of its outputs; empty for an RNN-T.
         max_symbols: most labels in one frame.
         predictor_context: how many labels a stateless predictor reads; None: the predictor is an LSTM.
@@ -225,7 +217,6 @@ class TransducerConfig:
     predictor_width: int
     predictor_layers: int
     joint_width: int
-    activation: JointActivation
     durations: tuple[int, ...]
     max_symbols: int
     predictor_context: int | None = None
@@ -395,8 +386,7 @@ class IdentifierConfig:
         features: the front end.
         encoder: the encoder.
         labels: its classes, in the order of its outputs.
-        pooling: how the frames of a clip become one vector: their mean and deviation, their mean alone, or mean and
-            deviation weighted by attention.
+        pooling: how the frames of a clip become one vector: mean and deviation, plain or weighted by attention.
         attention_width: inner width of the attention; 0 if there is none.
         embedding_widths: widths of the layers between the pooling and the last one.
     """

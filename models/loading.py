@@ -96,9 +96,8 @@ def _with_context(checkpoint: Checkpoint, context: int | str) -> Checkpoint:
         raise ValueError(f"attention_context {context} is not one of the model's: {'; '.join(known)}")
     if not known and not (str(context).isdecimal() and int(context) > 0):
         raise ValueError(f"attention_context {context} is not a number of frames above 0")
-    is_whole = isinstance(encoder, ConformerConfig) and encoder.positions == "relative"
-    if not isinstance(encoder, ConformerConfig) or not (known or (is_whole and not encoder.attention_context)):
-        raise ValueError("attention_context is for Conformers that attend to the whole clip by relative positions")
+    if not isinstance(encoder, ConformerConfig) or (encoder.attention_context and not known):
+        raise ValueError("attention_context is for Conformers that attend to the whole clip")
     chosen = known[str(context)] if known else AttentionContext(int(context), int(context))
     encoder = replace(encoder, attention_context=chosen)
     return replace(checkpoint, config=replace(checkpoint.config, encoder=encoder))

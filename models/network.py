@@ -9,7 +9,7 @@ from models.config import ConformerConfig, EncoderConfig, IdentifierConfig, Mode
 from models.device.cpu import can_pack
 from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.device.quantized_linear import QuantizedLinear, is_worth_quantizing
-from models.encoders.attention import SelfAttention
+from models.encoders.attention import RelativeAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.encoders.subsampling import Subsampling
@@ -36,14 +36,8 @@ class Network(nn.Module):
         self.joint: Joint | None = None
         if transducer:
             self.predictor = _predictor(labels, transducer)
-            self.joint = Joint(
-                width,
-                transducer.predictor_width,
-                transducer.joint_width,
-                labels,
-                transducer.durations,
-                transducer.activation,
-            )
+            widths = width, transducer.predictor_width, transducer.joint_width
+            self.joint = Joint(*widths, labels, transducer.durations)
         self.attention_decoder: AttentionDecoder | None = None
         if config.attention:
             self.attention_decoder = AttentionDecoder(config.attention, width, labels, dropout)
@@ -56,7 +50,7 @@ class Network(nn.Module):
 
     def fold(self) -> None:
         """Prepare inference: compute once what depends on weights alone, such as batch norms and merged products."""
-        folding = (Subsampling, ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor, DecoderLayer)
+        folding = (Subsampling, ConvolutionModule, RelativeAttention, SubBlock, Shortcut, Predictor, DecoderLayer)
         # The list holds only modules that fold, so that weights which a fold replaces are freed at once.
         for module in [module for module in self.modules() if isinstance(module, folding)]:
             module.fold()

@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  # of any type
     """Return an attribute of `models`, imported on first use because loading PyTorch takes a second."""
     import models
 
-    if name not in models.__all__:
+    if name not in models.MODULES:
         raise AttributeError(f"module 'steno' has no attribute {name!r}")
     return getattr(models, name)
 

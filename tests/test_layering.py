@@ -115,5 +115,5 @@ def test_a_process_without_a_model_has_no_torch():
 
 
 def test_each_name_of_models_is_there():
-    assert all(hasattr(models, name) for name in models.__all__)
+    assert all(hasattr(models, name) for name in models.MODULES)
     assert not hasattr(models, "Nothing")

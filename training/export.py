@@ -170,7 +170,7 @@ def _transducer(config: ModelConfig, transducer: TransducerConfig, pieces: list[
             "fused_batch_size": 4,
             "jointnet": {
                 "joint_hidden": transducer.joint_width,
-                "activation": transducer.activation,
+                "activation": "relu",
                 "dropout": 0.0,
                 "encoder_hidden": config.encoder.width,
                 "pred_hidden": transducer.predictor_width,

@@ -58,11 +58,10 @@ def _block(block: BlockConfig, dropout: float) -> dict[str, Any]:
         "dilation": [block.dilation],
         "dropout": dropout,
         "separable": block.separable,
-        "groups": block.groups,
-        "residual": block.residual is not None,
+        "residual": block.residual,
         "residual_dense": block.dense,
         # Set for every block, because NeMo keeps it for the blocks that follow.
-        "residual_mode": "max" if block.residual == "max" else "stride_add" if block.stride > 1 else "add",
+        "residual_mode": "stride_add" if block.stride > 1 else "add",
     }
     if block.stride > 1 and block.repeat > 1:
         section["stride_last"] = True

@@ -38,8 +38,7 @@ def input_frames(encoder: ConformerEncoder, features: Tensor, lengths: Tensor) -
     frames, lengths = encoder.subsampling(features, lengths)
     if encoder.config.scale_input:
         frames = frames * math.sqrt(encoder.config.width)
-    positions = encoder.positions(frames)
-    return (frames + positions if encoder.config.positions == "absolute" else frames), lengths, positions
+    return frames, lengths, encoder.positions(frames)
 
 
 def module_outputs(

@@ -97,7 +97,7 @@ class Convolutional:
     """
 
     blocks: tuple[Block, ...]
-    activation: Literal["relu", "hardtanh", "selu", "swish"] = "relu"
+    activation: Literal["relu", "swish"] = "relu"
     mels: int = within(1, 256, default=64)
 
 

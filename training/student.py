@@ -127,8 +127,7 @@ def _block_config(block: Block) -> BlockConfig:
         stride=block.stride,
         dilation=block.dilation,
         separable=block.separable,
-        groups=1,
-        residual="add" if block.residual else None,
+        residual=block.residual,
         dense=block.dense,
         squeeze_width=block.filters // block.squeeze_ratio if block.squeeze_ratio else None,
     )
@@ -181,7 +180,6 @@ def _transducer_config(transducer: Transducer) -> TransducerConfig:
         predictor_width=transducer.predictor_width,
         predictor_layers=transducer.predictor_layers,
         joint_width=transducer.joint_width,
-        activation="relu",
         durations=transducer.durations or (),
         max_symbols=_MAX_SYMBOLS,
     )
@@ -274,12 +272,10 @@ def check_tunable(config: ModelConfig, path: Path) -> None:
         raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {found}", _INITIAL)
     if isinstance(encoder, JasperConfig):
         return
-    usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
+    usual = ("convolution_norm", "batch_norm"), ("attention_context", None)
     for what, expected in usual:
         if (found := getattr(encoder, what)) != expected:
             raise RecipeError(f"{path}: encoders with {what} {found} are not trained here", _INITIAL)
-    if encoder.subsampling == "stacking":
-        raise RecipeError(f"{path}: encoders that stack features are not trained here", _INITIAL)
 
 
 def relabelled(

@@ -50,8 +50,6 @@ def read_teacher(path: Path) -> Checkpoint:
     config = checkpoint.config
     if not isinstance(config.encoder, ConformerConfig):
         raise RecipeError(f"{path} is a {config.name} without the layers of a Conformer", _CHECKPOINT_KEY)
-    if config.encoder.subsampling == "stacking":
-        raise RecipeError(f"{path} stacks features, and its frames are others than a student's", _CHECKPOINT_KEY)
     if not config.ctc:
         raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames", _CHECKPOINT_KEY)
     features = config.features

@@ -59,7 +59,7 @@ def _from_checkpoint(path: Path) -> TrainingVocabulary:
             return _prompted(archive, document, model)
         if not model.tokenizer_files:
             return CharacterVocabulary(model.labels)
-        if len(model.tokenizer_files) != 1 or model.word_pieces:
+        if len(model.tokenizer_files) != 1:
             raise RecipeError(
                 f"{path} has labels of another kind, and not those of one SentencePiece model", "vocabulary"
             )

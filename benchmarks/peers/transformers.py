@@ -91,7 +91,7 @@ def _transducer_config(library: Any, config: ModelConfig) -> Any:  # noqa: ANN40
         "vocab_size": blank + 1,
         "decoder_hidden_size": transducer.predictor_width,
         "num_decoder_layers": transducer.predictor_layers,
-        "hidden_act": transducer.activation,
+        "hidden_act": "relu",
         "max_symbols_per_step": transducer.max_symbols,
         "pad_token_id": blank,
         "blank_token_id": blank,

@@ -56,8 +56,12 @@ class Block(NamedTuple):
     high: int
 
 
-class SelfAttention(nn.Module):
-    """Self-attention whose scores depend on content alone (Vaswani et al., 2017)."""
+class RelativeAttention(nn.Module):
+    """Self-attention whose scores depend on content and on distance (Dai et al., 2019, Transformer-XL).
+
+    The score of query i and key j is (q_i + u) k_j + (q_i + v) p_(i - j), over the root of the head's width, where p
+    is the projected sinusoid of the distance, and u (``content_bias``) and v (``position_bias``) are learned.
+    """
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
@@ -71,11 +75,22 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.width, config.width, bias=config.bias)
         # Query, key and value in one product; None before ``fold``.
         self.merged: nn.Linear | None = None
+        self.position = nn.Linear(config.width, config.width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        # The projected sinusoids of distances, [heads, 2 * _FRAMES_IN_TABLE - 1, width / heads]; None before ``fold``.
+        self.table: Tensor | None
+        self.register_buffer("table", None, persistent=False)
 
+    @torch.no_grad()
     def fold(self) -> None:
-        """Merge the products of query, key and value, for inference."""
+        """For inference, merge the products of query, key and value, and project the distances of most clips once."""
         self.merged = merged_linear([self.query, self.key, self.value])
         del self.query, self.key, self.value
+        weight = self.position.weight
+        weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # a checkpoint may store half precision
+        positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
+        self.table = self._by_distance(linear(positions.to(weight.dtype), weight)).contiguous()
 
     def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend.
@@ -83,19 +98,31 @@ class SelfAttention(nn.Module):
         Args:
             normed: frames after ``norm``, [batch, time, width], or [1, frames, width] without their padding.
             positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
-                ``frames_within_reach``; scores that depend on content alone do not look at them.
+                ``frames_within_reach``.
             padding: the batch's padding; no frame attends to it.
 
         Returns:
             Frames in the shape of ``normed``. Those of padding mean nothing.
         """
+        merged = None if torch.is_grad_enabled() else self.merged
+        has_kernel = merged is not None and not self.global_tokens
+        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if has_kernel else None
+        if merged is None or kernel is None:
+            return self.attended(normed, positions, padding)
+        table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
+        rows = padding.starts, padding.lengths, padding.time
+        projected: Tensor = self.output(kernel(merged(normed), table, *biases, *rows, self.context))
+        return projected
+
+    def attended(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
+        """Attend by plain operations; see ``forward``."""
         query, key, value = self._projected(normed, padding)
         query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
-        with_content = self._with_content(query).transpose(1, 2)
+        with_content = (query + self.content_bias).transpose(1, 2)
         position_scores = self._position_scores(query, positions)
         in_products = normed.device.type == "cpu" and not _in_training_on_cpu()
         attend = _attended_in_products if in_products else scaled_dot_product_attention
-        of_global = self._content_penalty(key[:, :, :1]) if self.global_tokens else None
+        of_global = self._penalty_of_global(key[:, :, :1]) if self.global_tokens else None
         attended = []
         for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
@@ -122,21 +149,6 @@ class SelfAttention(nn.Module):
         else:
             query, key, value = (padding.with_it(product(normed)) for product in (self.query, self.key, self.value))
         return query, key, value
-
-    def _with_content(self, query: Tensor) -> Tensor:
-        """Return ``query`` [batch, time, heads, width / heads] as it is multiplied with the keys."""
-        return query
-
-    def _content_penalty(self, key: Tensor) -> Tensor:
-        """Return what ``_with_content`` adds to scores of a global key, negated; broadcasts to [batch, heads, 1, 1]."""
-        return key.new_zeros(1, 1, 1, 1)
-
-    def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:  # noqa: ARG002  # no use
-        """Return a function that returns the scores by distance for a block and a number of keys.
-
-        Their shape broadcasts to [batch, heads, n, keys].
-        """
-        return lambda _, keys: query.new_zeros(1, 1, 1, keys)
 
     def _penalties(self, padding: Padding, block: Block, spare: int, dtype: torch.dtype) -> Tensor:
         """Return the mask of a block's scores, for keys that may not be seen and ``spare`` columns after the keys.
@@ -167,52 +179,13 @@ class SelfAttention(nn.Module):
         """Return ``projected`` [batch, time, width] as [batch, heads, time, width / heads]."""
         return torch.unflatten(projected, 2, (self.heads, -1)).transpose(1, 2)
 
-
-class RelativeAttention(SelfAttention):
-    """Self-attention whose scores depend on content and on distance (Dai et al., 2019, Transformer-XL).
-
-    The score of query i and key j is (q_i + u) k_j + (q_i + v) p_(i - j), over the root of the head's width, where p
-    is the projected sinusoid of the distance, and u (``content_bias``) and v (``position_bias``) are learned.
-    """
-
-    def __init__(self, config: ConformerConfig) -> None:
-        super().__init__(config)
-        self.position = nn.Linear(config.width, config.width, bias=False)
-        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        # The projected sinusoids of distances, [heads, 2 * _FRAMES_IN_TABLE - 1, width / heads]; None before ``fold``.
-        self.table: Tensor | None
-        self.register_buffer("table", None, persistent=False)
-
-    @torch.no_grad()
-    def fold(self) -> None:
-        """Also project the distances of most clips, which otherwise each batch would do."""
-        super().fold()
-        weight = self.position.weight
-        weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # a checkpoint may store half precision
-        positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
-        self.table = self._by_distance(linear(positions.to(weight.dtype), weight)).contiguous()
-
-    def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
-        """Attend; see ``SelfAttention``."""
-        merged = None if torch.is_grad_enabled() else self.merged
-        has_kernel = merged is not None and not self.global_tokens
-        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if has_kernel else None
-        if merged is None or kernel is None:
-            return super().forward(normed, positions, padding)
-        table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
-        rows = padding.starts, padding.lengths, padding.time
-        attended: Tensor = self.output(kernel(merged(normed), table, *biases, *rows, self.context))
-        return attended
-
-    def _with_content(self, query: Tensor) -> Tensor:
-        return query + self.content_bias
-
-    def _content_penalty(self, key: Tensor) -> Tensor:
+    def _penalty_of_global(self, key: Tensor) -> Tensor:
+        """Return what ``content_bias`` adds to the scores of a global key, negated, [batch, heads, 1, 1]."""
         scores = (self.content_bias[None, :, None] * key).sum(dim=3, keepdim=True)
         return scores / -math.sqrt(key.size(-1))
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:
+        """Return a function that returns the scores by distance, [batch, heads, n, keys], for a block and its keys."""
         # Heads come first: projected distances are the same for all rows, so one product is enough for them.
         with_position = (query + self.position_bias).permute(2, 0, 1, 3)
         share = 1 / math.sqrt(query.size(-1))

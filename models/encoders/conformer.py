@@ -11,16 +11,10 @@ from torch.nn.functional import conv2d, glu, pad, silu
 
 from models.config import ConformerConfig
 from models.device.packed_linear import PackedLinear, is_worth_packing
-from models.encoders.attention import (
-    RelativeAttention,
-    SelfAttention,
-    frames_within_reach,
-    relative_positions,
-    sinusoids,
-)
+from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.padding import Padding
-from models.encoders.subsampling import Stacking, Subsampling
+from models.encoders.subsampling import Subsampling
 from models.kernels import FRAMES_WORTH_A_KERNEL, gated_convolution_on, residual_norm_on, swish_expansion_on
 
 
@@ -36,7 +30,7 @@ class ConformerEncoder(nn.Module):
         """
         super().__init__()
         self.config = config
-        self.subsampling = Stacking(config) if config.subsampling == "stacking" else Subsampling(config)
+        self.subsampling = Subsampling(config)
         self.layers = nn.ModuleList(ConformerLayer(config, dropout) for _ in range(config.layers))
 
     def forward(self, features: Tensor, lengths: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -50,7 +44,7 @@ class ConformerEncoder(nn.Module):
 
         Returns:
             Encoder frames [batch, frames, width], zero in the padding, and the frames of each row: features divided by
-            the subsampling factor and rounded up, or down where they are stacked; causal ones may be one more.
+            the subsampling factor and rounded up; causal ones may be one more.
         """
         if known is None and lengths.device.type == "cpu":
             known = lengths
@@ -61,8 +55,6 @@ class ConformerEncoder(nn.Module):
         if self.config.scale_input:
             frames = frames * math.sqrt(self.config.width)
         positions = self.positions(frames)
-        if self.config.positions == "absolute":
-            frames = frames + positions
         padding = Padding(lengths, frames.size(1), total)
         frames = padding.without(frames)
         for layer in self.layers:
@@ -71,16 +63,12 @@ class ConformerEncoder(nn.Module):
 
     def shortened(self, lengths: Tensor) -> Tensor:
         """Return the frames of rows of ``lengths`` features, int64 [batch]."""
-        shortened: Tensor = self.subsampling.shortened(lengths)
-        return shortened
+        return self.subsampling.shortened(lengths)
 
     def positions(self, frames: Tensor) -> Tensor:
-        """Return the sinusoids of all frames, or of all distances within attention's reach, in the frames' dtype."""
-        time, width, device = frames.size(1), self.config.width, frames.device
-        if self.config.positions == "absolute":
-            return sinusoids(torch.arange(time, device=device), width).to(frames.dtype)
-        reach = frames_within_reach(time, self.config.attention_context)
-        return relative_positions(reach, width, device).to(frames.dtype)
+        """Return the sinusoids of all distances within attention's reach, in the frames' dtype."""
+        reach = frames_within_reach(frames.size(1), self.config.attention_context)
+        return relative_positions(reach, self.config.width, frames.device).to(frames.dtype)
 
 
 class ConformerLayer(nn.Module):
@@ -92,7 +80,7 @@ class ConformerLayer(nn.Module):
     def __init__(self, config: ConformerConfig, dropout: float) -> None:
         super().__init__()
         self.first_feed_forward = FeedForward(config)
-        self.attention = RelativeAttention(config) if config.positions == "relative" else SelfAttention(config)
+        self.attention = RelativeAttention(config)
         self.convolution = ConvolutionModule(config)
         self.second_feed_forward = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)

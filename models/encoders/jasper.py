@@ -10,21 +10,14 @@ squeeze-and-excitation. Arithmetic and order of the modules are those of NeMo's 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import hardtanh, relu, selu, silu
+from torch.nn.functional import relu, silu
 
-from models.config import BlockConfig, ConvolutionActivation, JasperConfig, Residual
+from models.config import BlockConfig, ConvolutionActivation, JasperConfig
 from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.masking import valid_positions
 
-_ACTIVATIONS: dict[ConvolutionActivation, Callable[[Tensor], Tensor]] = {
-    "relu": relu,
-    "hardtanh": hardtanh,
-    "selu": selu,
-    "swish": silu,
-}
-_JOINS: dict[Residual, Callable[[Tensor, Tensor], Tensor]] = {"add": torch.add, "max": torch.maximum}
+_ACTIVATIONS: dict[ConvolutionActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "swish": silu}
 _BATCH_NORM_EPS = 1e-3
 
 T = TypeVar("T")
@@ -84,7 +77,7 @@ def _kept(block: BlockConfig, inputs: Sequence[T], output: T) -> list[T]:
 
 
 class Block(nn.Module):
-    """Convolutions one after the other, and residuals: 1x1 convolutions of the inputs, joined to the output."""
+    """Convolutions one after the other, and residuals: 1x1 convolutions of the inputs, added to the output."""
 
     def __init__(
         self, config: BlockConfig, widths: Sequence[int], activation: Callable[[Tensor], Tensor], dropout: float
@@ -93,7 +86,6 @@ class Block(nn.Module):
         super().__init__()
         self.stride = config.stride
         self.activation = activation
-        self.join = _JOINS[config.residual or "add"]
         joining = widths if config.dense else widths[-1:]
         last = config.repeat - 1
         self.sub_blocks = nn.ModuleList(
@@ -124,7 +116,7 @@ class Block(nn.Module):
             frames = self.squeeze(frames, valid)
         sources = inputs[len(inputs) - len(self.shortcuts) :]
         for source, shortcut in zip(sources, self.shortcuts, strict=True):
-            frames = self.join(frames, shortcut(source, valid))
+            frames = frames + shortcut(source, valid)
         return self.dropout(self.activation(frames)), valid
 
 
@@ -138,13 +130,12 @@ class SubBlock(nn.Module):
     def __init__(self, config: BlockConfig, width: int, stride: int) -> None:
         super().__init__()
         self.stride = stride
-        self.groups = config.groups
         self.depthwise: nn.Conv1d | None = None
         if config.separable:
-            self.depthwise = _over_time(config, width, width, stride, groups=width)
-            self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, groups=config.groups, bias=False)
+            self.depthwise = _over_time(config, width, width, stride, width)
+            self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, bias=False)
         else:
-            self.convolution = _over_time(config, width, config.filters, stride, config.groups)
+            self.convolution = _over_time(config, width, config.filters, stride)
         self.batch_norm: FrameBatchNorm | None = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
@@ -155,8 +146,6 @@ class SubBlock(nn.Module):
         frames = self.convolution(frames)
         if self.batch_norm is not None:
             frames = self.batch_norm(frames, valid[:, :: self.stride])
-        if self.groups > 1:  # ShuffleNet (Zhang et al., 2018): the next convolution's groups see all of this one's
-            frames = torch.unflatten(frames, 1, (self.groups, -1)).transpose(1, 2).flatten(1, 2)
         return frames
 
     def fold(self) -> None:
@@ -166,7 +155,7 @@ class SubBlock(nn.Module):
             self.batch_norm = None
 
 
-def _over_time(config: BlockConfig, width_in: int, width: int, stride: int, groups: int) -> nn.Conv1d:
+def _over_time(config: BlockConfig, width_in: int, width: int, stride: int, groups: int = 1) -> nn.Conv1d:
     return nn.Conv1d(
         width_in,
         width,

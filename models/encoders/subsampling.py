@@ -1,4 +1,4 @@
-"""Shortening the features before the Conformer layers: by strided convolutions, or by stacking."""
+"""Shortening the features before the Conformer layers, by strided convolutions."""
 
 import torch
 from torch import Tensor, nn
@@ -144,38 +144,6 @@ class Subsampling(nn.Module):
             images = linear(halves, pointwise.weight.flatten(1), pointwise.bias)
         assert images is not None
         return relu_(images).flatten(2)
-
-
-class Stacking(nn.Module):
-    """Stacks ``subsampling_factor`` features into a frame, and projects frames to the encoder's width.
-
-    Features left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch, the
-    length of the longest clip decides.
-    """
-
-    def __init__(self, config: ConformerConfig) -> None:
-        super().__init__()
-        self.factor = config.subsampling_factor
-        self.projection = nn.Linear(self.factor * config.mels, config.width)
-
-    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Shorten a batch.
-
-        Args:
-            features: [batch, mels, frames]; padding may hold anything.
-            lengths: frames of each row, [batch].
-
-        Returns:
-            Frames [batch, ceil(frames / factor), width], and the frames of each row.
-        """
-        padding = ~valid_positions(lengths, features.size(2))
-        silenced = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)
-        whole = pad(silenced, (0, 0, 0, -silenced.size(1) % self.factor))
-        return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), self.shortened(lengths)
-
-    def shortened(self, lengths: Tensor) -> Tensor:
-        """Return the lengths after stacking, int64."""
-        return lengths // self.factor
 
 
 class FirstStage(nn.Module):

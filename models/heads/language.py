@@ -24,9 +24,8 @@ class LanguageHead(nn.Module):
         """Build a head with random weights."""
         super().__init__()
         width = config.encoder.width
-        self.pooling_kind = config.pooling
         self.attention = FrameAttention(width, config.attention_width) if config.pooling == "attention" else None
-        widths = [width if config.pooling == "mean" else 2 * width, *config.embedding_widths]
+        widths = [2 * width, *config.embedding_widths]
         behind_norm = self.attention is not None
         self.embeddings = nn.Sequential(*(_embedding(*pair, behind_norm=behind_norm) for pair in pairwise(widths)))
         self.output = nn.Linear(widths[-1], len(config.labels))
@@ -46,8 +45,6 @@ class LanguageHead(nn.Module):
     def _pooled(self, frames: Tensor, valid: Tensor) -> Tensor:
         count = valid.sum(dim=1).clamp(min=1)
         mean = frames.sum(dim=1) / count
-        if self.pooling_kind == "mean":
-            return mean
         squares = (frames - mean[:, None]).masked_fill(~valid, 0.0).square().sum(dim=1)
         if self.attention is None:
             return torch.cat([mean, _deviation(squares / (count - 1).clamp(min=1))], dim=1)

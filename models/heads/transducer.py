@@ -7,14 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from models.config import JointActivation
 from models.device.cpu import has_lstm
 from models.device.packed_linear import PackedLinear, is_worth_packing
 from models.heads.scores import scores_of
 
 PredictorState = tuple[Tensor, Tensor]
-
-_ACTIVATIONS: dict[JointActivation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
 
 class Predictor(nn.Module):
@@ -141,7 +138,7 @@ class Joint(nn.Module):
     frames to advance. Without durations it is the joint of an RNN-T.
 
     Raises:
-        ValueError: if ``activation`` is unknown or a duration is negative.
+        ValueError: if a duration is negative.
     """
 
     def __init__(
@@ -151,18 +148,15 @@ class Joint(nn.Module):
         width: int,
         vocabulary_size: int,
         durations: tuple[int, ...] = (),
-        activation: JointActivation = "relu",
     ) -> None:
         super().__init__()
-        if activation not in _ACTIVATIONS:
-            raise ValueError(f"unknown activation {activation!r} of the joint; known: {', '.join(_ACTIVATIONS)}")
         if any(duration < 0 for duration in durations):
             raise ValueError(f"the durations of a TDT joint are frames to advance, so none is negative: {durations}")
         self.blank = vocabulary_size
         self.durations = durations
         self.encoder_projection = nn.Linear(encoder_width, width)
         self.predictor_projection = nn.Linear(predictor_width, width)
-        self.activation = _ACTIVATIONS[activation]()
+        self.activation = nn.ReLU()
         self.output = nn.Linear(width, vocabulary_size + 1 + len(durations))
 
     def forward(self, encoder_projected: Tensor, predictor_projected: Tensor) -> Tensor:

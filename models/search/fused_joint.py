@@ -15,7 +15,6 @@ import triton.language as tl
 from torch import Tensor
 
 from models.heads.transducer import Joint
-from models.kernels.activations import sigmoid, tanh
 from models.kernels.tiles import Tile, chosen_tile
 from models.search.label_masks import LabelMasks
 from models.search.state import TransducerState
@@ -25,8 +24,6 @@ SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
 # Masks take registers, so a program has half of the rows.
 MASKED_SCORES_OF_MANY = Tile(64, 128, warps=8, stages=2)
 _WIDTH = 64  # values of a row multiplied at a time
-
-_ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
 
 
 @triton.jit(do_not_specialize=["rows", "frames"])
@@ -47,7 +44,6 @@ def _score_tile(
     tiles,
     WINDOW: tl.constexpr,
     JOINT: tl.constexpr,
-    ACTIVATION: tl.constexpr,
     COUNT: tl.constexpr,
     OUTPUTS: tl.constexpr,
     MASKED: tl.constexpr,
@@ -83,13 +79,7 @@ def _score_tile(
             there = wanted[:, None] & inside[None, :]
             encoder = tl.load(projected + encoder_row[:, None] + unit[None, :], mask=there, other=0.0)
             predictor = tl.load(predicted + row[:, None] * JOINT + unit[None, :], mask=there, other=0.0)
-            mixed = (encoder + predictor).to(tl.float32)
-            if ACTIVATION == 0:
-                mixed = tl.maximum(mixed, 0.0)
-            elif ACTIVATION == 1:
-                mixed = tanh(mixed)
-            else:
-                mixed = sigmoid(mixed)
+            mixed = tl.maximum((encoder + predictor).to(tl.float32), 0.0)
             place = output[None, :] * JOINT + unit[:, None]
             weights = tl.load(weight + place, mask=inside[:, None] & known[None, :], other=0.0)
             scores += tl.dot(mixed.to(weights.dtype), weights, input_precision="ieee")
@@ -231,7 +221,6 @@ class JointKernel:
         weight, self._count = joint.output.weight, joint.blank + 1
         self._weight, self._bias = weight.detach(), joint.output.bias.detach()
         self._masks = masks
-        self._activation = _ACTIVATIONS[type(joint.activation)]
         many = SCORES_OF_MANY if masks is None else MASKED_SCORES_OF_MANY
         self._tile = chosen_tile(SCORES_OF_FEW, many, rows * window, self._count, weight.dtype)
         self.window, self.tile_labels = window, self._tile.columns
@@ -275,7 +264,6 @@ class JointKernel:
             self.tiles,
             WINDOW=self.window,
             JOINT=width,
-            ACTIVATION=self._activation,
             COUNT=self._count,
             OUTPUTS=len(self._bias),
             MASKED=self._masks is not None,

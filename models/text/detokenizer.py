@@ -32,7 +32,7 @@ _CERTAIN = np.ones(1, np.float32)
 _CODE_POINTS = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
 _WHITESPACE = re.compile(r"\s")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-# Whether a tokenizer drops spaces at the beginning of a text. Other kinds are always detokenized one by one.
+# Whether a tokenizer drops spaces at the beginning of a text.
 _DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": True, "characters": False}
 
 
@@ -66,7 +66,7 @@ class Detokenizer:
         text_of = begins[bounds].tolist()
         raw = list(map(whole.__getitem__, map(slice, text_of, text_of[1:])))
         kind = self._vocabulary.kind
-        texts = [text.lstrip(_SPACE) for text in raw] if _DROPS_FIRST_SPACES.get(kind) else raw
+        texts = [text.lstrip(_SPACE) for text in raw] if _DROPS_FIRST_SPACES[kind] else raw
         found = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
         of_word = row[found.first]  # its utterance
         characters = None
@@ -228,13 +228,12 @@ class _Pieces:
         """Compute the properties of a vocabulary's pieces."""
         texts = tuple(one.decode(errors="replace") for one in vocabulary.token_bytes)
         shown, marks = vocabulary.texts, vocabulary.punctuation
-        drops_spaces = _DROPS_FIRST_SPACES.get(vocabulary.kind)
+        drops_spaces = _DROPS_FIRST_SPACES[vocabulary.kind]
 
         def is_plain(token: int) -> bool:
             text = texts[token]
             return (
-                drops_spaces is not None
-                and text != ""
+                text != ""
                 and vocabulary.tokenizer.token_bytes(token) == text.encode()  # no byte, and no mark after a space
                 and not _BYTE.fullmatch(vocabulary.pieces[token])
                 and not _WHITESPACE.search(text.removeprefix(_SPACE))

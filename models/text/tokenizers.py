@@ -15,7 +15,6 @@ from transcripts.scripts import begins_unspaced, is_unspaced
 from transcripts.spoken_language import language_of_label
 
 WORD_START = "▁"
-WORD_CONTINUES = "##"
 
 # Special pieces, and pieces that begin or continue a word: they are no punctuation marks.
 _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
@@ -206,36 +205,6 @@ class CharacterTokenizer:
         return self.pieces[token].encode()
 
 
-class WordPieceTokenizer:
-    """Words and their continuations, as in BERT (Devlin et al., 2019)."""
-
-    kind = "wordpiece"
-
-    def __init__(self, lines: bytes) -> None:
-        """Parse a vocabulary, a piece a line.
-
-        Raises:
-            ValueError: if it is not UTF-8, or has a piece twice.
-        """
-        try:
-            text = lines.decode().replace("\r\n", "\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"not a vocabulary in UTF-8: {error}") from error
-        self.pieces = tuple(text.removesuffix("\n").split("\n"))
-        if len(set(self.pieces)) < len(self.pieces):
-            raise ValueError("a vocabulary with a piece twice")
-
-    def join(self, tokens: Sequence[int]) -> str:
-        """Return the words; a continuation with nothing before it keeps its mark."""
-        return " ".join(self.pieces[token] for token in tokens).replace(f" {WORD_CONTINUES}", "").strip()
-
-    def token_bytes(self, token: int) -> bytes:
-        """Return the piece, after a space if it begins a word."""
-        piece = self.pieces[token]
-        continues = piece.startswith(WORD_CONTINUES)
-        return (piece.removeprefix(WORD_CONTINUES) if continues else f" {piece}").encode()
-
-
 class Vocabulary:
     """A tokenizer, and properties of its pieces by NeMo's rules."""
 
@@ -272,8 +241,6 @@ class Vocabulary:
     @cached_property
     def begin_words(self) -> tuple[bool, ...]:
         """Whether each token begins a word: its text differs from its piece, which has the mark of a word's start."""
-        if self.kind == WordPieceTokenizer.kind:  # these mark continuations instead
-            return tuple(not piece.startswith(WORD_CONTINUES) for piece in self.pieces)
         return tuple(piece != text for piece, text in zip(self.pieces, self.texts, strict=True))
 
     @cached_property

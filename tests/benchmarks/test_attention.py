@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 from benchmarks.random_model import ENCODERS
-from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from tests.triton_interpreter import mend
 
@@ -29,7 +29,7 @@ def test_flex_attention_gives_what_plain_operations_give(monkeypatch):
     frames, padding = torch.randn(2, 20, 64), Padding(torch.tensor([20, 12]), 20)
     positions = relative_positions(frames_within_reach(20, None), 64, frames.device)
 
-    wanted = SelfAttention.forward(module, frames, positions, padding)
+    wanted = module.attended(frames, positions, padding)
     found = attention._flex(module, frames, positions, padding)
 
     torch.testing.assert_close(found[padding.valid], wanted[padding.valid])
@@ -50,7 +50,7 @@ def test_launches_attend_beyond_the_folded_distances(monkeypatch):
     frames, padding = torch.randn(1, 20, 64), Padding(torch.tensor([20]), 20)
     positions = relative_positions(frames_within_reach(20, None), 64, frames.device)
 
-    wanted = SelfAttention.forward(module, frames, positions, padding)
+    wanted = module.attended(frames, positions, padding)
 
     for _, attend in attention._launches(module, frames, positions, padding):
         torch.testing.assert_close(attend(), wanted)

@@ -135,7 +135,7 @@ def test_nothing_is_kept_for_a_gradient(model):
 
 
 @pytest.mark.parametrize("device", golden.DEVICES)
-@pytest.mark.parametrize("name", golden.STEADY)
+@pytest.mark.parametrize("name", golden.MODELS)
 def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name, device):
     model = load_model(GOLDEN / name / "model.nemo", device, torch.bfloat16)
 

@@ -214,7 +214,6 @@ def refused(folder, key, match, **changes):
         ("quartznet-small", "without the layers of a Conformer"),
         ("fastconformer-tdt-bpe", "has no CTC head"),
         ("canary-small", "has no CTC head"),
-        ("variant-stacking", "stacks features"),
     ],
 )
 def test_a_model_that_cannot_teach_is_refused(tmp_path, name, match):

@@ -264,7 +264,6 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("variant-stacking", "encoders with positions absolute"),
         ("variant-local-attention", "encoders with attention_context"),
         ("variant-layer-norm", "encoders with convolution_norm layer_norm"),
     ],

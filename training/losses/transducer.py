@@ -281,21 +281,9 @@ class _Batch:
             of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
             gradients.weight += of_logits.T @ found.hidden
             gradients.bias += of_logits.sum(0, dtype=self._wide)
-            of_sums = _through(scorer.activation, of_logits @ self._weight, found.hidden)
+            # Back through ReLU, from the values after it.
+            of_sums = torch.ops.aten.threshold_backward(of_logits @ self._weight, found.hidden, 0)
             scorer.operations.fold(of_sums, row, part, of_frames, of_predictions)
             del found, of_logits, of_sums
         gradients.encoded[clips] = of_frames.view_as(self._encoded[clips])
         gradients.predicted[clips] = of_predictions.view_as(self._predicted[clips])
-
-
-def _through(activation: nn.Module, gradient: Tensor, after: Tensor) -> Tensor:
-    """Return the gradient before an activation, from the gradient and the values after it."""
-    result: Tensor
-    if isinstance(activation, nn.ReLU):
-        result = torch.ops.aten.threshold_backward(gradient, after, 0)
-    elif isinstance(activation, nn.Tanh):
-        result = torch.ops.aten.tanh_backward(gradient, after)
-    else:
-        assert isinstance(activation, nn.Sigmoid)
-        result = torch.ops.aten.sigmoid_backward(gradient, after)
-    return result

@@ -58,14 +58,12 @@ class NemoModel:
         tokenizer_files: base names of the tokenizer's files in the checkpoint: none for characters, several for an
             aggregate vocabulary, in the order of their ids.
         tokenizer_names: labels of the languages of an aggregate vocabulary's parts; empty for any other.
-        word_pieces: whether the file is a list of word pieces, and not a SentencePiece model.
         labels: the characters of a model without subwords.
     """
 
     config: ModelConfig
     tokenizer_files: tuple[str, ...]
     tokenizer_names: tuple[str, ...]
-    word_pieces: bool
     labels: tuple[str, ...]
 
 
@@ -110,8 +108,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
     section = root.section("tokenizer")
-    files, word_pieces = _tokenizer_files(section, kind)
-    return NemoModel(config, files, _tokenizer_names(section, kind), word_pieces, labels)
+    return NemoModel(config, _tokenizer_files(section, kind), _tokenizer_names(section, kind), labels)
 
 
 def _trained_seconds(root: Section) -> float | None:
@@ -159,21 +156,19 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     return size
 
 
-def _tokenizer_files(section: Section, kind: _Kind) -> tuple[tuple[str, ...], bool]:
-    """Return the names of the tokenizer's files, and whether they are word pieces."""
+def _tokenizer_files(section: Section, kind: _Kind) -> tuple[str, ...]:
     if kind.attention:
-        return tokenizer_files(section), False
+        return tokenizer_files(section)
     if not kind.subwords:
-        return (), False
-    section.expect("type", "bpe", "wpe", "agg")
+        return ()
+    section.expect("type", "bpe", "agg")
     section.expect("custom_tokenizer", None)
     if names := _tokenizer_names(section, kind):
         parts = section.section("langs")
         for name in names:
             parts.section(name).expect("type", "bpe")
-        return tuple(parts.section(name).file_name("model_path") for name in names), False
-    word_pieces = section.get("type") == "wpe"
-    return (section.file_name("vocab_path" if word_pieces else "model_path"),), word_pieces
+        return tuple(parts.section(name).file_name("model_path") for name in names)
+    return (section.file_name("model_path"),)
 
 
 def _tokenizer_names(section: Section, kind: _Kind) -> tuple[str, ...]:

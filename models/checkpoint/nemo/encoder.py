@@ -22,7 +22,7 @@ def parse_encoder(section: Section, mels: int) -> EncoderConfig:
 def _conformer(section: Section, mels: int) -> ConformerConfig:
     width = section.integer("d_model", high=2**14)
     channels = section.get("subsampling_conv_channels", -1)
-    section.expect("subsampling", "striding", "dw_striding", "stacking")
+    section.expect("subsampling", "striding", "dw_striding")
     section.expect("conv_norm_type", "batch_norm", "layer_norm")
     contexts = _attention_contexts(section)
     config = ConformerConfig(
@@ -37,7 +37,6 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
         subsampling_channels=width if channels == -1 else section.integer("subsampling_conv_channels", high=2**14),
         bias=section.flag("use_bias", default=True),
         scale_input=section.flag("xscaling", default=True),
-        positions="absolute" if section.get("self_attention_model", "rel_pos") == "abs_pos" else "relative",
         attention_context=contexts[0],
         global_tokens=_global_tokens(section),
         convolution_norm=cast("ConvolutionNorm", section.get("conv_norm_type", "batch_norm")),
@@ -57,7 +56,7 @@ def _attention_contexts(section: Section) -> tuple[AttentionContext | None, ...]
     The two sides of a local attention must be equal. If they are not, NeMo's scores by distance are wrong, and equal
     results would have to copy that error.
     """
-    section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
+    section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn")
     if section.get("self_attention_model") == "rel_pos_local_attn":
         section.expect("att_context_style", "regular")
         sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
@@ -122,15 +121,12 @@ def _check_sizes(section: Section, config: ConformerConfig) -> None:
     fits = config.width % 2 == 0 and config.width % config.heads == 0
     section.require("d_model", fits, f"even multiples of n_heads, {config.heads}")
     section.require("conv_kernel_size", config.kernel_size % 2 == 1, "odd numbers")
-    halves = config.subsampling_factor.bit_count() == 1 or config.subsampling == "stacking"
-    section.require("subsampling_factor", halves, "powers of two")
+    section.require("subsampling_factor", config.subsampling_factor.bit_count() == 1, "powers of two")
 
 
 def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("feat_in", config.mels)
     section.expect("feat_out", -1, 0, None, config.width)
-    if config.subsampling == "stacking":
-        section.expect("causal_downsampling", False)
     section.expect("reduction", None)
     section.expect("att_context_style", "regular", _IN_CHUNKS, _IN_WINDOWS)
     if section.get("att_context_style") != _IN_WINDOWS:

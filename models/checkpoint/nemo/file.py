@@ -2,11 +2,11 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from torch import Tensor
 
@@ -41,7 +41,6 @@ from models.text.tokenizers import (
     CharacterTokenizer,
     SentencePieceTokenizer,
     Tokenizer,
-    WordPieceTokenizer,
 )
 
 log = logging.getLogger("steno.models")
@@ -54,8 +53,6 @@ ALIGNER_WEIGHTS_FILE = "timestamps_asr_model_weights.ckpt"
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_TOKENIZER_BYTES = 16 * 2**20
 _NAMED_FILE = re.compile(r"nemo:([\w.-]+)")  # in a configuration, a file of the archive
-
-Subwords = TypeVar("Subwords")
 
 
 def read_nemo(path: Path) -> Checkpoint:
@@ -178,12 +175,9 @@ def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
     """Return the tokenizer, which has as many pieces as the model has labels."""
     if not model.tokenizer_files:
         return CharacterTokenizer(model.labels)
-    if model.word_pieces:
-        tokenizer: Tokenizer = _parsed(archive, model.tokenizer_files[0], WordPieceTokenizer)
-    else:
-        parts = [_parsed(archive, name, SentencePieceTokenizer) for name in _bounded(archive, model.tokenizer_files)]
-        is_whole = len(parts) == 1 and not model.tokenizer_names
-        tokenizer = parts[0] if is_whole else AggregateTokenizer(parts, model.tokenizer_names)
+    parts = [_parsed(archive, name) for name in _bounded(archive, model.tokenizer_files)]
+    is_whole = len(parts) == 1 and not model.tokenizer_names
+    tokenizer = parts[0] if is_whole else AggregateTokenizer(parts, model.tokenizer_names)
     labels = len(tokenizer.pieces)
     if model.config.vocabulary_size != (padded_outputs(labels) if model.config.attention else labels):
         key, pieces = "the number of labels", f"the {labels} pieces of the tokenizer"
@@ -200,9 +194,9 @@ def _bounded(archive: Archive, names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _parsed(archive: Archive, name: str, kind: Callable[[bytes], Subwords]) -> Subwords:
+def _parsed(archive: Archive, name: str) -> SentencePieceTokenizer:
     try:
-        return kind(archive.read(name, MAX_TOKENIZER_BYTES))
+        return SentencePieceTokenizer(archive.read(name, MAX_TOKENIZER_BYTES))
     except CheckpointError:
         raise
     except ValueError as error:

@@ -1,10 +1,10 @@
 """Translating the heads of a NeMo configuration: CTC, and the predictor and joint of a transducer."""
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
-from models.config import JointActivation, TransducerConfig
+from models.config import TransducerConfig
 from models.errors import UnsupportedValueError
 
 _STATELESS = "StatelessTransducerDecoder"
@@ -26,14 +26,12 @@ def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
     """Translate the sections of a transducer over an encoder of ``encoder_width``."""
     defaults = root.section("model_defaults")
     predictor = _predictor(root.section("decoder"), defaults)
-    section = root.section("joint")
-    joint_width, activation = _joint(section, defaults, encoder_width, predictor.width)
+    joint_width = _joint_width(root.section("joint"), defaults, encoder_width, predictor.width)
     durations, max_symbols = transducer_decoding(root.section("decoding"))
     return TransducerConfig(
         predictor_width=predictor.width,
         predictor_layers=predictor.layers,
         joint_width=joint_width,
-        activation=activation,
         durations=_durations(root, durations),
         max_symbols=max_symbols,
         predictor_context=predictor.context,
@@ -71,9 +69,7 @@ def _predictor(section: Section, defaults: Section) -> _Predictor:
     return found
 
 
-def _joint(
-    section: Section, defaults: Section, encoder_width: int, predictor_width: int
-) -> tuple[int, JointActivation]:
+def _joint_width(section: Section, defaults: Section, encoder_width: int, predictor_width: int) -> int:
     section.class_name("_target_", ("RNNTJoint",))
     section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
     section.ignore("fuse_loss_wer", "fused_batch_size", "experimental_fuse_loss_wer", "masking_prob")
@@ -81,12 +77,11 @@ def _joint(
     network = section.section("jointnet")
     network.expect("encoder_hidden", None, encoder_width)
     network.expect("pred_hidden", None, predictor_width)
-    network.expect("activation", "relu", "tanh", "sigmoid")
+    network.expect("activation", "relu")
     network.ignore("dropout")
     width = network.integer("joint_hidden", defaults.get("joint_hidden"), high=2**14)
-    activation = cast("JointActivation", network.get("activation", "relu"))
     network.refuse_the_rest(unless_off=True)
-    return width, activation
+    return width
 
 
 def _durations(root: Section, durations: tuple[int, ...]) -> tuple[int, ...]:

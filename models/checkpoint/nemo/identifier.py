@@ -11,7 +11,7 @@ from models.config import IdentifierConfig, Pooling
 
 CLASS = "EncDecSpeakerLabelModel"
 
-_POOLINGS: dict[str, Pooling] = {"xvector": "statistics", "tap": "mean", "attention": "attention"}
+_POOLINGS: dict[str, Pooling] = {"xvector": "statistics", "attention": "attention"}
 _DEFAULT_EMBEDDING = 256
 _MOST_EMBEDDINGS = 8
 _MAX_WIDTH = 2**14

@@ -11,13 +11,7 @@ _MAX_WIDTH = 2**14
 _MAX_KERNEL = 1023
 _MAX_SUBSAMPLING = 64
 
-_ACTIVATIONS: dict[str, ConvolutionActivation] = {
-    "relu": "relu",
-    "hardtanh": "hardtanh",
-    "selu": "selu",
-    "swish": "swish",
-    "silu": "swish",
-}
+_ACTIVATIONS: dict[str, ConvolutionActivation] = {"relu": "relu", "swish": "swish", "silu": "swish"}
 
 
 def parse_jasper(section: Section, mels: int) -> JasperConfig:
@@ -26,7 +20,7 @@ def parse_jasper(section: Section, mels: int) -> JasperConfig:
     activation = section.text("activation")
     section.require("activation", activation in _ACTIVATIONS, ", ".join(_ACTIVATIONS))
     blocks = section.sections("jasper", most=_MAX_BLOCKS)
-    config = JasperConfig(mels, tuple(_blocks(section, blocks, mels)), _ACTIVATIONS[activation])
+    config = JasperConfig(mels, tuple(_blocks(section, blocks)), _ACTIVATIONS[activation])
     section.refuse_the_rest()
     factor = config.subsampling_factor
     blocks[-1].require("stride", factor <= _MAX_SUBSAMPLING, f"strides whose product is at most {_MAX_SUBSAMPLING}")
@@ -37,34 +31,34 @@ def _expect_what_we_do(section: Section, mels: int) -> None:
     section.expect("feat_in", mels)
     section.expect("conv_mask", True)
     section.expect("normalization_mode", "batch")
-    section.expect("residual_mode", "add", "stride_add", "max")
+    section.expect("residual_mode", "add", "stride_add")
     section.expect("frame_splicing", 1)
     section.expect("quantize", False)
     section.ignore("init_mode", "norm_groups")
 
 
-def _blocks(encoder: Section, sections: list[Section], mels: int) -> Iterator[BlockConfig]:
+def _blocks(encoder: Section, sections: list[Section]) -> Iterator[BlockConfig]:
     mode = encoder.get("residual_mode", "add")
     before: BlockConfig | None = None
     dense_before = False
     for section in sections:
-        section.expect("residual_mode", "add", "stride_add", "max")
+        section.expect("residual_mode", "add", "stride_add")
         mode = section.get("residual_mode", mode)  # NeMo keeps it for the blocks that follow
-        block = _block(section, mode)
+        block = _block(section)
         _check_strides(section, block, mode)
-        _check_channels(section, block, before.filters if before else mels)
         _check_inputs(section, block, before, dense_before)
         section.refuse_the_rest()
         yield block
         before, dense_before = block, dense_before or block.dense
 
 
-def _block(section: Section, mode: str) -> BlockConfig:
+def _block(section: Section) -> BlockConfig:
     filters = section.integer("filters", high=_MAX_WIDTH)
     ratio = section.integer("se_reduction_ratio", 8, high=_MAX_WIDTH)
     squeezed = section.flag("se", default=False)
     section.require("se_reduction_ratio", not squeezed or ratio <= filters, f"1 to filters, {filters}")
     section.expect("heads", -1)
+    section.expect("groups", 1)
     section.expect("future_context", -1)
     # Options of training. In inference NeMo squeezes the whole clip, whatever the context size.
     section.ignore("dropout", "se_context_size", "se_interpolation_mode")
@@ -75,8 +69,7 @@ def _block(section: Section, mode: str) -> BlockConfig:
         stride=_single(section, "stride", _MAX_SUBSAMPLING),
         dilation=_single(section, "dilation", _MAX_KERNEL),
         separable=section.flag("separable", default=False),
-        groups=section.integer("groups", 1, high=_MAX_WIDTH),
-        residual=("max" if mode == "max" else "add") if section.flag("residual", default=True) else None,
+        residual=section.flag("residual", default=True),
         dense=section.flag("residual_dense", default=False),
         squeeze_width=filters // ratio if squeezed else None,
     )
@@ -101,20 +94,13 @@ def _check_strides(section: Section, block: BlockConfig, mode: str) -> None:
     last_only = section.flag("stride_last", default=False) or block.repeat == 1
     section.require("dilation", block.stride == 1 or block.dilation == 1, "[1] where the stride is more than 1")
     section.require("stride_last", block.stride == 1 or last_only, "true where a repeated block has a stride")
-    joins = block.residual is None or (mode == "stride_add" and not block.dense)
+    joins = not block.residual or (mode == "stride_add" and not block.dense)
     section.require("stride", block.stride == 1 or joins, "[1] unless the block has no residual but stride_add")
-
-
-def _check_channels(section: Section, block: BlockConfig, width: int) -> None:
-    """Refuse groups that do not divide the channels of each convolution with groups."""
-    widths = (width, block.filters)
-    divided = all(channels % block.groups == 0 for channels in widths)
-    section.require("groups", divided, f"divisors of the channels, {' and '.join(map(str, widths))}")
 
 
 def _check_inputs(section: Section, block: BlockConfig, before: BlockConfig | None, dense_before: bool) -> None:
     """Refuse orders of blocks in which NeMo would fail, or feed a residual something else than its block's input."""
     after_dense = before is not None and before.dense
-    section.require("residual_dense", not block.dense or block.residual is not None, "false where residual is")
+    section.require("residual_dense", not block.dense or block.residual, "false where residual is")
     section.require("residual_dense", not block.dense or after_dense or not dense_before, "one run of dense blocks")
-    section.require("residual", block.dense or not after_dense or block.residual is None, "false after a dense block")
+    section.require("residual", block.dense or not after_dense or not block.residual, "false after a dense block")

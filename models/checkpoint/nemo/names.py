@@ -42,11 +42,10 @@ _DECODER_LAYER = {
     "feed_forward.expand": "third_sub_layer.dense_in",
     "feed_forward.contract": "third_sub_layer.dense_out",
 }
-# Other modules. Where NeMo has two names, a file has one of them: stacked features have another projection than
-# convolved ones; a CTC head is "decoder" when alone and "ctc_decoder" beside a transducer; the joint's last layer
-# comes after an activation, and after dropout if it had any.
+# Other modules. Where NeMo has two names, a file has one of them: a CTC head is "decoder" when alone and "ctc_decoder"
+# beside a transducer; the joint's last layer comes after an activation, and after dropout if it had any.
 _ELSEWHERE = {
-    "encoder.subsampling.projection": ("encoder.pre_encode.out", "encoder.pre_encode.proj_out"),
+    "encoder.subsampling.projection": ("encoder.pre_encode.out",),
     "ctc.projection": ("decoder.decoder_layers.0", "ctc_decoder.decoder_layers.0"),
     "predictor.embedding": ("decoder.prediction.embed",),
     "predictor.lstm": ("decoder.prediction.dec_rnn.lstm",),
@@ -135,10 +134,10 @@ def _within_jasper(parts: list[str], encoder: JasperConfig) -> str:
 def _within_block(parts: list[str], block: BlockConfig) -> str:
     """Return NeMo's name of ``parts`` within a block of a Jasper.
 
-    NeMo numbers a block's operations in one sequence: for each sub-block one or two convolutions, batch norm, the
-    shuffling of groups, and, except for the last, activation and dropout. Squeeze-and-excitation comes last.
+    NeMo numbers a block's operations in one sequence: for each sub-block one or two convolutions, batch norm, and,
+    except for the last, activation and dropout. Squeeze-and-excitation comes last.
     """
-    places = int(block.separable) + 2 + int(block.groups > 1) + 2
+    places = int(block.separable) + 4
     match parts:
         case ["sub_blocks", repeat, module, leaf]:
             first = int(repeat) * places

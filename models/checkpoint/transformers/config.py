@@ -6,7 +6,7 @@ cannot change a transcript, or refused by name.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
@@ -14,7 +14,7 @@ from models.checkpoint.transformers import cohere
 from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
 from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder, parse_streaming_encoder
 from models.checkpoint.transformers.front_end import COHERE, FOR_STREAMS, PLAIN, parse_front_end
-from models.config import ANY_LANGUAGE, Decoder, JointActivation, LanguagePromptConfig, ModelConfig, TransducerConfig
+from models.config import ANY_LANGUAGE, Decoder, LanguagePromptConfig, ModelConfig, TransducerConfig
 from models.errors import UnsupportedValueError
 
 _MAX_VOCABULARY = 1_000_000
@@ -164,7 +164,7 @@ def _expect_last(root: Section, key: str, default: int, blank: int) -> None:
 
 def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
     width = root.integer("decoder_hidden_size", 640, high=2**14)
-    root.expect("hidden_act", "relu", "tanh", "sigmoid")
+    root.expect("hidden_act", "relu")
     root.ignore("pad_token_id", "decoder_start_token_id")
     durations: tuple[int, ...] = ()
     if kind.decoder == "tdt":
@@ -175,7 +175,6 @@ def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
         predictor_width=width,
         predictor_layers=root.integer("num_decoder_layers", 2, high=16),
         joint_width=width,
-        activation=cast("JointActivation", root.get("hidden_act", "relu")),
         durations=durations,
         max_symbols=root.integer("max_symbols_per_step", 10, high=100),
     )

@@ -49,12 +49,12 @@ REFUSED = [
     ("encoder.use_bias", None),
     ("encoder.xscaling", "yes"),
     ("encoder.subsampling", "vggnet"),
-    ("encoder.subsampling", "stacking_norm"),
+    ("encoder.subsampling", "stacking"),
     ("encoder.subsampling_factor", 1),
     ("encoder.subsampling_factor", 6),
     ("encoder.causal_downsampling", "yes"),
     ("encoder.reduction", "pooling"),
-    ("encoder.self_attention_model", "rel_pos_global"),
+    ("encoder.self_attention_model", "abs_pos"),
     ("encoder.att_context_size", [128]),
     ("encoder.att_context_size", [70, -2]),
     ("encoder.att_context_size", [70, True]),
@@ -77,7 +77,7 @@ REFUSED = [
     ("decoder.prednet.rnn_hidden_size", 96),
     ("decoder.prednet.pred_hidden", "48"),
     ("joint._target_", "nemo.collections.asr.modules.hybrid_autoregressive_transducer.HATJoint"),
-    ("joint.jointnet.activation", "gelu"),
+    ("joint.jointnet.activation", "tanh"),
     ("joint.jointnet.encoder_hidden", 65),
     ("joint.jointnet.joint_hidden", 0),
     ("joint.num_extra_outputs", 4),
@@ -104,6 +104,7 @@ REFUSED = [
     ("aux_ctc.decoding.strategy", "flashlight"),
     ("tokenizer.custom_tokenizer", {"_target_": "CanaryTokenizer"}),
     ("tokenizer.model_path", None),
+    ("tokenizer.type", "wpe"),
 ]
 # Where two keys contradict each other, the one that is compared with the other is blamed.
 BLAMED = {

@@ -41,7 +41,7 @@ def path(tmp_path):
         ("encoder.conv_mask", False),
         ("decoder._target_", "ConvASRDecoderClassification"),
         ("decoder.angular", True),
-        ("decoder.pool_mode", "maximum"),
+        ("decoder.pool_mode", "tap"),
         ("decoder.pool_mode", ["xvector"]),
         ("decoder.emb_sizes", 0),
         ("decoder.emb_sizes", []),

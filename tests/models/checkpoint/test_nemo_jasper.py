@@ -22,8 +22,8 @@ MODEL = "quartznet-small"
 REFUSED = [
     ("conv_mask", False),
     ("normalization_mode", "layer"),
-    ("residual_mode", "concatenate"),
-    ("activation", "identity"),
+    ("residual_mode", "max"),
+    ("activation", "hardtanh"),
     ("activation", None),
     ("frame_splicing", 3),
     ("quantize", True),
@@ -48,7 +48,7 @@ REFUSED_IN_A_BLOCK = [
     ("separable", None),
     ("residual", "yes"),
     ("residual_mode", "stride_max"),
-    ("groups", 7),
+    ("groups", 4),
     ("heads", 4),
     ("future_context", 4),
     ("se", 1),
@@ -93,7 +93,6 @@ DENSE = {"residual": True, "residual_dense": True}
     [
         ([{"stride": [2], "dilation": [2]}], "jasper[0].dilation"),
         ([{"stride": [2], "residual": True}], "jasper[0].stride"),
-        ([{"stride": [2], "residual": True, "residual_mode": "max"}], "jasper[0].stride"),
         ([{"stride": [2], **DENSE, "residual_mode": "stride_add"}], "jasper[0].stride"),
         ([{"stride": [64]}, {"stride": [2]}], "jasper[1].stride"),
         ([{"residual_dense": True}], "jasper[0].residual_dense"),
@@ -125,13 +124,6 @@ def test_a_kernel_is_scaled_down_and_made_odd(kernel, factor, size):
     config = encoder({"kernel": [kernel], "kernel_size_factor": factor})
 
     assert config.blocks[0].kernel_size == size
-
-
-def test_a_residual_mode_stays_until_another_is_named():
-    residual = {"residual": True}
-    config = encoder(residual, {**residual, "residual_mode": "max"}, residual, {**residual, "residual_mode": "add"})
-
-    assert [block.residual for block in config.blocks] == ["add", "max", "max", "add"]
 
 
 def test_strides_of_all_blocks_multiply():

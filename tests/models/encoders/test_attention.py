@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.config import AttentionContext
-from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from tests.models.small import SMALL
 
@@ -34,9 +34,9 @@ def is_near(context, i, j):
     return (context.left is None or j >= i - context.left) and (context.right is None or j <= i + context.right)
 
 
-def attention(heads, width, *, bias=True, context=None, kind=RelativeAttention):
+def attention(heads, width, *, bias=True, context=None):
     torch.manual_seed(0)
-    module = kind(replace(SMALL, width=width, heads=heads, bias=bias, attention_context=context)).double()
+    module = RelativeAttention(replace(SMALL, width=width, heads=heads, bias=bias, attention_context=context)).double()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return module
@@ -122,31 +122,15 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([RelativeAttention, SelfAttention]))
+@given(st.integers(1, 60), st.integers(1, 20))
 @torch.no_grad()
-def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
+def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more):
     frames, lengths = torch.randn(2, time, 8, dtype=torch.float64), torch.tensor([time, time])
     whole, band = (
-        attention(2, 8, kind=kind),
-        attention(2, 8, kind=kind, context=AttentionContext(time - 1 + more, time - 1 + more)),
+        attention(2, 8, context=context) for context in (None, AttentionContext(time - 1 + more, time - 1 + more))
     )
 
     attended = [module(frames, positions(module, time, 8), Padding(lengths, time)) for module in (whole, band)]
-
-    torch.testing.assert_close(attended[0], attended[1])
-
-
-@pytest.mark.parametrize("context", [AttentionContext(2, 2), AttentionContext(30, 30)])
-@torch.no_grad()
-def test_without_biases_and_distances_both_kinds_attend_to_a_global_token_alike(context):
-    plain, relative = (attention(2, 8, context=context, kind=kind) for kind in (SelfAttention, RelativeAttention))
-    relative.load_state_dict(plain.state_dict(), strict=False)
-    for parameter in (relative.position.weight, relative.content_bias, relative.position_bias):
-        parameter.zero_()
-    plain.global_tokens = relative.global_tokens = 1
-    frames, padding = torch.randn(2, 20, 8, dtype=torch.float64), Padding(torch.tensor([20, 7]), 20)
-
-    attended = [module(frames, positions(module, 20, 8), padding)[padding.valid] for module in (plain, relative)]
 
     torch.testing.assert_close(attended[0], attended[1])
 
@@ -173,11 +157,10 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
     assert positions(module, 10**6, 8).size(0) < 150
 
 
-@pytest.mark.parametrize("kind", [RelativeAttention, SelfAttention])
 @pytest.mark.parametrize("context", [None, AttentionContext(20, 20), AttentionContext(8, 3, in_chunks=True)])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_what_learns_attends_as_what_does_not(heads, context, kind):
-    module = attention(heads, 8, kind=kind, context=context)
+def test_what_learns_attends_as_what_does_not(heads, context):
+    module = attention(heads, 8, context=context)
     frames, padding = torch.randn(2, 45, 8, dtype=torch.float64), Padding(torch.tensor([45, 13]), 45)
     valid = padding.valid
 

@@ -20,12 +20,11 @@ CONFIGS = st.builds(
     heads=st.sampled_from([1, 2, 4]),
     feed_forward_width=st.just(16),
     kernel_size=st.sampled_from([1, 3, 9, 31]),
-    subsampling=st.sampled_from(["striding", "dw_striding", "stacking"]),
+    subsampling=st.sampled_from(["striding", "dw_striding"]),
     subsampling_factor=st.sampled_from([2, 4, 8]),
     subsampling_channels=st.sampled_from([1, 6]),
     bias=st.booleans(),
     scale_input=st.booleans(),
-    positions=st.sampled_from(["relative", "absolute"]),
     attention_context=st.sampled_from(
         [None, AttentionContext(3, 3), AttentionContext(4, 0), AttentionContext(6, 2, in_chunks=True)]
     ),
@@ -36,8 +35,6 @@ CONFIGS = st.builds(
 
 
 def frames_of(config: ConformerConfig, features: int) -> int:
-    if config.subsampling == "stacking":
-        return features // config.subsampling_factor
     if not config.causal_subsampling:
         return -(-features // config.subsampling_factor)
     for _ in range(config.subsampling_factor.bit_length() - 1):
@@ -52,8 +49,7 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(config, batch):
     columns, counts = same_alone_and_in_a_batch(randomized(ConformerEncoder(config)), batch)
 
     assert counts == [frames_of(config, length) for length in batch.lengths]
-    stacked = -(-batch.columns // config.subsampling_factor)
-    assert columns == (stacked if config.subsampling == "stacking" else frames_of(config, batch.columns))
+    assert columns == frames_of(config, batch.columns)
 
 
 @pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
@@ -69,7 +65,7 @@ def test_no_clip_gives_no_frames(training, context):
 
 
 @pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
-@pytest.mark.parametrize("subsampling", ["striding", "dw_striding", "stacking"])
+@pytest.mark.parametrize("subsampling", ["striding", "dw_striding"])
 @torch.no_grad()
 def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):
     """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""

@@ -19,8 +19,7 @@ def block(**changed):
         "stride": 1,
         "dilation": 1,
         "separable": False,
-        "groups": 1,
-        "residual": None,
+        "residual": False,
         "dense": False,
         "squeeze_width": None,
     }
@@ -35,8 +34,7 @@ DENSE = st.builds(
     kernel_size=st.sampled_from([1, 3, 9]),
     dilation=st.integers(1, 2),
     separable=st.booleans(),
-    groups=st.sampled_from([1, 2]),
-    residual=st.sampled_from(["add", "max"]),
+    residual=st.just(True),
     dense=st.just(True),
     squeeze_width=st.sampled_from([None, 2]),
 )
@@ -47,8 +45,7 @@ OTHER = st.builds(
     kernel_size=st.sampled_from([1, 3, 21]),
     stride=st.integers(1, 2),
     separable=st.booleans(),
-    groups=st.sampled_from([1, 2]),
-    residual=st.sampled_from([None, "add"]),
+    residual=st.booleans(),
     squeeze_width=st.sampled_from([None, 2]),
 )
 CONFIGS = st.builds(
@@ -56,7 +53,7 @@ CONFIGS = st.builds(
     FIRST,
     st.lists(DENSE, max_size=3),
     st.lists(OTHER, max_size=3),
-    st.sampled_from(["relu", "hardtanh", "selu", "swish"]),
+    st.sampled_from(["relu", "swish"]),
 )
 
 
@@ -82,7 +79,7 @@ def test_squeeze_and_excitation_weighs_by_the_mean_of_the_clip():
 
 
 def test_a_network_can_be_trained_and_padding_does_not_change_what_it_learns():
-    config = JasperConfig(5, (block(), block(residual="add", repeat=2), block(squeeze_width=2)), "relu")
+    config = JasperConfig(5, (block(), block(residual=True, repeat=2), block(squeeze_width=2)), "relu")
     gradients = []
     for padding in (0, 9):
         module = randomized(JasperEncoder(config)).train()
@@ -101,7 +98,7 @@ def test_no_value_of_the_input_decides_what_is_computed(separable):
     """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
     first = block(stride=2, separable=separable)
     with torch.device("meta"):
-        module = JasperEncoder(JasperConfig(16, (first, block(residual="add", squeeze_width=2)), "relu")).eval()
+        module = JasperEncoder(JasperConfig(16, (first, block(residual=True, squeeze_width=2)), "relu")).eval()
         encoded, lengths = module(torch.empty(3, 16, 51), torch.empty(3, dtype=torch.int64))
 
     assert encoded.shape == (3, 26, 8)

@@ -131,9 +131,10 @@ def test_what_agreed_in_one_dtype_is_not_used_in_another(encoder):
 
 @pytest.mark.usefixtures("encoder")
 def test_a_kernel_that_would_not_be_used_is_not_said_to_be():
-    compare_kernels(folded(replace(SHAPE, positions="content")), None, CPU, torch.float32)
+    local = replace(SHAPE, attention_context=AttentionContext(2, 2), global_tokens=1)
+    compare_kernels(folded(local), None, CPU, torch.float32)
 
-    # Attention by content has no kernel, float32 none for the expansion, a CPU's subsampling computes clip by clip.
+    # Attention with a global token has no kernel, float32 none for the expansion, a CPU's subsampling computes clip by clip.
     assert set(FAST_PATHS.states()) == {FastPath.CONVOLUTION, FastPath.SUMS}
 
 

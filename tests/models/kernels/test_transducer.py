@@ -35,9 +35,9 @@ few_examples = settings(deadline=None, max_examples=12, phases=(Phase.reuse, Pha
 dtypes = st.sampled_from(sorted(TOLERANCE, key=str))
 
 
-def random_joint(draw, labels, durations, width, activation="relu"):
+def random_joint(draw, labels, durations, width):
     torch.manual_seed(draw)
-    return Joint(6, 5, width, labels, durations, activation).requires_grad_(requires_grad=False)
+    return Joint(6, 5, width, labels, durations).requires_grad_(requires_grad=False)
 
 
 @few_examples
@@ -50,13 +50,10 @@ def random_joint(draw, labels, durations, width, activation="relu"):
     labels=st.integers(1, 140),
     width=st.integers(1, 80),
     durations=st.sampled_from([(), TDT]),
-    activation=st.sampled_from(["relu", "tanh", "sigmoid"]),
     tile=st.sampled_from([SCORES_OF_FEW, SCORES_OF_MANY]),
 )
-def test_scores_are_those_of_the_joint(
-    device, seed, dtype, rows, frames, window, labels, width, durations, activation, tile
-):
-    joint = random_joint(seed, labels, durations, width, activation).to(device, dtype)
+def test_scores_are_those_of_the_joint(device, seed, dtype, rows, frames, window, labels, width, durations, tile):
+    joint = random_joint(seed, labels, durations, width).to(device, dtype)
     projected, predicted = torch.randn(rows, frames, width), torch.randn(rows, width)
     projected, predicted = projected.to(device, dtype), predicted.to(device, dtype)
     time = torch.randint(0, frames + 3, (rows,), device=device)

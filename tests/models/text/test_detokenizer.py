@@ -15,7 +15,6 @@ from models.text.tokenizers import (
     CharacterTokenizer,
     SentencePieceTokenizer,
     Vocabulary,
-    WordPieceTokenizer,
 )
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 from transcripts.transcript import Word
@@ -50,7 +49,6 @@ VOCABULARIES = {
     "characters": Vocabulary(CharacterTokenizer([" ", *"abcde", "'", ".", "?", "é"])),
     "unspaced": Vocabulary(ByteFallbackTokenizer(UNSPACED, special=(0,))),
     "unspaced characters": Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっที่นี่ab", "g"])),
-    "wordpiece": Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n")),
 }
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from models.search.phrases import grow_tree
 from models.text.phrases import PhraseTrees, Pieces, written_ways
-from models.text.tokenizers import CharacterTokenizer, Vocabulary, WordPieceTokenizer
+from models.text.tokenizers import CharacterTokenizer, Vocabulary
 
 PIECES = Pieces(
     {text: token for token, text in enumerate([b" s", b"t", b"e", b"n", b"o", b" ", b"s", b" st", b"en", b" S", b"!"])}
@@ -39,7 +39,7 @@ def trees(tokenizer):
 
 
 def test_lists_are_grown_once_and_rows_without_phrases_have_none(monkeypatch):
-    grown, grows = trees(WordPieceTokenizer(b"a\n##b\nb")), []
+    grown, grows = trees(CharacterTokenizer([" a", "b", " b"])), []
     monkeypatch.setattr("models.text.phrases.grow_tree", lambda *of: grows.append(of) or grow_tree(*of))
 
     assert grown.of_rows(["", ""]) is None
@@ -50,7 +50,7 @@ def test_lists_are_grown_once_and_rows_without_phrases_have_none(monkeypatch):
 
 
 def test_a_word_that_goes_on_completes_no_phrase():
-    phrases = trees(WordPieceTokenizer(b"a\n##b\nb")).of_rows(["a"])
+    phrases = trees(CharacterTokenizer([" a", "b", " b"])).of_rows(["a"])
 
     _, begun = phrases.score(phrases.start, torch.tensor([0]))
     gains, _ = phrases.score(begun, torch.tensor([1, 2]))

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from models.search.result import UtteranceTokens
 from models.text.timestamps import words
-from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
+from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 CHARACTERS = Vocabulary(CharacterTokenizer([" ", *"abcdefghijklmnopqrstuvwxyz", "'", "."]))
 SUBWORDS = Vocabulary(SentencePieceTokenizer(golden_members()[TOKENIZER]))
-WORD_PIECES = Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n"))
 
 
 def row(tokens, frames, ends, *, tdt=False):
@@ -36,7 +35,6 @@ def times_of(vocabulary, utterance):
     [
         (SUBWORDS, ("▁the", "re", "▁is", "▁so"), [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]),
         # A word piece without the mark of a continuation begins a word.
-        (WORD_PIECES, ("th", "##ere", "is", "."), [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]),
         # A space belongs to no word; spaces at the start count to the first word's time, and at the end to none.
         (CHARACTERS, tuple("to be"), [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]),
         (CHARACTERS, tuple("  a "), [("a", 0, 5, (2, 3))]),

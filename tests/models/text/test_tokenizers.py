@@ -9,7 +9,6 @@ from models.text.tokenizers import (
     CharacterTokenizer,
     SentencePieceTokenizer,
     Vocabulary,
-    WordPieceTokenizer,
 )
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
@@ -104,32 +103,3 @@ def test_punctuation_that_means_something_in_a_pattern_is_taken_literally():
 def test_a_file_that_is_not_a_sentencepiece_model_is_refused(model):
     with pytest.raises(ValueError, match="SentencePiece"):
         SentencePieceTokenizer(model)
-
-
-WORD_PIECES = Vocabulary(WordPieceTokenizer("[UNK]\nthe\nth\n##ere\n##s\n.\nö\n".encode()))
-
-
-def test_word_pieces_are_joined_where_they_continue_a_word():
-    assert WORD_PIECES.text(ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")) == "there the ös."
-
-
-def test_bytes_of_word_pieces_have_no_space_before_a_punctuation_mark_either():
-    tokens = ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")
-
-    assert b"".join(WORD_PIECES.token_bytes[token] for token in tokens).decode() == " there the ös."
-
-
-def test_word_pieces_that_continue_nothing_keep_their_mark():
-    assert WORD_PIECES.text(ids(WORD_PIECES, "##ere", "the")) == "##ere the"
-
-
-@pytest.mark.parametrize("ending", ["", "\n", "\r\n"], ids=repr)
-def test_a_vocabulary_of_word_pieces_has_a_piece_a_line(ending):
-    line = ending or "\n"
-    assert WordPieceTokenizer(f"[UNK]{line}a{line}##b{ending}".encode()).pieces == ("[UNK]", "a", "##b")
-
-
-@pytest.mark.parametrize("lines", [b"a\nb\na\n", b"\xff\xfe\n"], ids=repr)
-def test_word_pieces_twice_or_not_in_utf8_are_refused(lines):
-    with pytest.raises(ValueError, match="vocabulary"):
-        WordPieceTokenizer(lines)
