@@ -136,9 +136,6 @@ class Joint(nn.Module):
 
     A token-and-duration transducer (TDT; Xu et al., 2023) has one more logit for each of ``durations``, the number of
     frames to advance. Without durations it is the joint of an RNN-T.
-
-    Raises:
-        ValueError: if a duration is negative.
     """
 
     def __init__(
@@ -150,8 +147,6 @@ class Joint(nn.Module):
         durations: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        if any(duration < 0 for duration in durations):
-            raise ValueError(f"the durations of a TDT joint are frames to advance, so none is negative: {durations}")
         self.blank = vocabulary_size
         self.durations = durations
         self.encoder_projection = nn.Linear(encoder_width, width)

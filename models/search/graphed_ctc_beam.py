@@ -26,14 +26,7 @@ class GraphedCtcBeam:
     """Finds the same as ``ctc_beam``, in graphs that do not wait for the host."""
 
     def __init__(self, blank: int, language_model: LanguageModel, device: torch.device, beam: int = BEAM) -> None:
-        """Prepare to search; graphs are captured at the first batch of their size, and sizes share memory.
-
-        Args:
-            blank: index of the blank.
-            language_model: a language model of the labels.
-            device: the device.
-            beam: texts kept for each row.
-        """
+        """Prepare to search; graphs are captured at the first batch of their size, and sizes share memory."""
         self._parts = blank, language_model, beam
         self._side_stream = SideStream(device)
         self._compared: set[FastPath] = set()
@@ -41,13 +34,7 @@ class GraphedCtcBeam:
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor, phrases: BatchPhrases | None = None) -> FetchedResult:
-        """Search a batch; the host drives one with phrases.
-
-        Args:
-            logits: [batch, frames, labels + 1], any floating dtype; work queued later may overwrite it.
-            lengths: valid frames of each row, [batch]; may be overwritten too.
-            phrases: the phrases of the rows.
-        """
+        """Search a batch as ``ctc_beam`` does; later work may overwrite it. The host drives a batch with phrases."""
         prepared = self._prepared(logits) if logits.size(0) and logits.size(1) and phrases is None else None
         if prepared is None:
             return ctc_beam(logits, lengths, *self._parts, phrases).fetched()

@@ -62,12 +62,12 @@ class GraphedLookAhead:
 
         Args:
             predictor: the predictor, folded.
-            joint: the joint.
-            max_symbols: labels after which a frame is left without a blank.
+            joint: see ``flat``, as the next, and the language model.
+            max_symbols: most labels in one frame.
             fused: whether steps use our kernels; None: on a GPU that they suit.
             loops: whether a GPU repeats steps by itself, if it can.
             window: frames that a step scores; None chooses by the number of rows.
-            language_model: a language model of the labels, see ``flat``.
+            language_model: a language model of the labels.
         """
         self._predictor = predictor
         self._joint = joint
@@ -92,14 +92,7 @@ class GraphedLookAhead:
         masks: LabelMasks | None = None,
         phrases: BatchPhrases | None = None,
     ) -> FetchedResult:
-        """Search a batch, as ``look_ahead`` does.
-
-        Args:
-            encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
-            lengths: valid frames of each row, [batch]; may be overwritten too.
-            masks: the labels that each row may write; None for all.
-            phrases: the phrases of the rows.
-        """
+        """Search a batch as ``look_ahead`` does; later work of the device may overwrite the inputs."""
         prepared = self._prepared(encoded, masks, phrases) if encoded.size(0) and encoded.size(1) else None
         if prepared is None:
             return self._plain(encoded, lengths, masks, phrases)

@@ -46,21 +46,7 @@ def look_ahead(
     phrases: BatchPhrases | None = None,
     language_model: LanguageModel | None = None,
 ) -> SearchResult:
-    """Search a batch; a row's result is that of flat search, and does not depend on the rest of the batch.
-
-    Args:
-        encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
-        lengths: valid frames of each row, [batch]; later frames change nothing.
-        predictor: the predictor.
-        joint: the joint of an RNN-T, or of a TDT if it has durations.
-        max_symbols: most labels in one frame.
-        masks: the labels that each row may write; None for all.
-        window: frames that a step scores.
-        phrases: the phrases of the rows, see ``flat``.
-        language_model: a language model of the labels, see ``flat``.
-
-    Returns:
-        Tokens with the frame at which each was scored, as ``flat`` returns them.
+    """Search a batch as ``flat`` does, with equal results, by steps that score ``window`` frames.
 
     Raises:
         ValueError: if ``max_symbols`` or ``window`` is not positive.

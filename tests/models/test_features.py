@@ -151,12 +151,6 @@ def test_a_single_frame_gives_zeros():
     assert (features == 0).all()
 
 
-def test_silence_gives_numbers():
-    features, _ = LogMelFeatures(config())(torch.zeros(1, 16_000), torch.tensor([16_000]))
-
-    assert features.isfinite().all()
-
-
 def test_autocast_changes_nothing():
     front_end = LogMelFeatures(config())
     waveform = torch.from_numpy(golden.clip("slt-1s").copy())[None]

@@ -139,17 +139,6 @@ def test_bytes_of_the_tokens_are_the_text(name, decoder):
         assert joined.removesuffix(hypothesis.text).strip(" ") == ""
 
 
-@every_ctc
-def test_ctc_confidence_is_nemos_probability_of_the_token_where_it_begins(name):
-    model = golden.model(name)
-
-    for clip_name, hypothesis in zip(golden.CLIPS, model.transcribe(golden.clips(), decoder="ctc"), strict=True):
-        recorded = golden.tensors(name)[f"alone/{clip_name}/logprobs"]
-        recorded = recorded[torch.tensor(hypothesis.frames), torch.tensor(hypothesis.tokens)]
-        confidence = torch.tensor(hypothesis.token_confidence)
-        assert ((confidence.log() - recorded).abs() < golden.LOG_PROBABILITIES_FROM_AUDIO).all()
-
-
 @every_transducer
 def test_transducer_words_have_nemos_times_within_the_clip(name, decoder):
     model = golden.model(name)

@@ -78,17 +78,6 @@ def test_what_is_rounded_stays_as_it_is_when_a_network_is_converted():
 
 @in_eight_bits
 @torch.no_grad()
-def test_they_are_near_ordinary_products():
-    torch.manual_seed(0)
-    linear, inputs = nn.Linear(512, 300), torch.randn(20, 512)
-
-    apart = QuantizedLinear(linear)(inputs) - linear(inputs)
-
-    assert apart.norm() < 0.015 * linear(inputs).norm()
-
-
-@in_eight_bits
-@torch.no_grad()
 def test_a_frame_gives_the_same_whatever_stands_beside_it():
     linear = QuantizedLinear(nn.Linear(256, 130))
     frames = torch.randn(2, 9, 256)

@@ -62,17 +62,3 @@ def test_no_clip_gives_no_frames(training, context):
 
     assert encoded.shape == (0, 13, 12)
     assert lengths.shape == (0,)
-
-
-@pytest.mark.parametrize("context", [None, AttentionContext(2, 2)], ids=["full", "local"])
-@pytest.mark.parametrize("subsampling", ["striding", "dw_striding"])
-@torch.no_grad()
-def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):
-    """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
-    config = replace(SMALL, subsampling=subsampling, scale_input=True, attention_context=context)
-    with torch.device("meta"):
-        module = ConformerEncoder(config).eval()
-        encoded, lengths = module(torch.empty(3, 8, 50), torch.empty(3, dtype=torch.int64))
-
-    assert encoded.shape == (3, 13, 12)
-    assert lengths.shape == (3,)

@@ -3,13 +3,12 @@
 import math
 from itertools import pairwise
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.config import AttentionDecoderConfig
-from models.heads.attention_decoder import AttentionDecoder, padded_outputs, position_table
+from models.heads.attention_decoder import AttentionDecoder
 
 LABELS = 21
 
@@ -111,15 +110,3 @@ def test_frames_past_an_utterance_change_nothing(frames, extra, value):
 
     assert found.isfinite().all()
     torch.testing.assert_close(found[:1], alone, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("labels", "outputs"), [(1, 8), (8, 8), (9, 16), (4128, 4128), (5241, 5248)])
-def test_outputs_are_a_multiple_of_eight(labels, outputs):
-    assert padded_outputs(labels) == outputs
-
-
-def test_positions_are_small_sinusoids():
-    table = position_table(3, 4)
-
-    torch.testing.assert_close(table[0], torch.tensor([0.0, 0.5, 0.0, 0.5]))
-    torch.testing.assert_close(table[2, 2:], torch.tensor([math.sin(0.02) / 2, math.cos(0.02) / 2]))

@@ -1,6 +1,5 @@
 """A stateless predictor gives what NeMo's arithmetic gives, written out here for one text."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,10 +49,3 @@ def test_steps_and_whole_texts_give_the_embeddings_of_the_last_labels(seed, cont
         assert torch.allclose(at_once[:, place], wanted[:, place], atol=1e-12)
     assert state[0].dtype == torch.int64
     assert state[0].squeeze(2).T.tolist() == [text[::-1][: context - 1] for text in texts]
-
-
-@pytest.mark.parametrize(("width", "context", "shares"), [(48, 1, [48]), (48, 2, [36, 12]), (200, 2, [150, 50])])
-def test_the_newest_label_has_the_larger_share_of_the_width(width, context, shares):
-    predictor = random_predictor(0, width, context, is_normalized=False)
-
-    assert [table.embedding_dim for table in predictor.embeddings] == shares

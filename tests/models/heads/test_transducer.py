@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.heads.transducer import Joint, Predictor
+from models.heads.transducer import Predictor
 
 
 def lstm_by_hand(lstm, inputs):
@@ -75,36 +75,3 @@ def test_in_bfloat16_the_cell_still_grows_by_less_than_it_would_be_rounded_by():
 
     assert output.dtype == torch.bfloat16
     assert state[1].item() == pytest.approx(2.0, rel=0.01)  # rounded, it stays below 1
-
-
-def test_the_start_symbol_is_a_zero_input():
-    predictor = Predictor(vocabulary_size=6, width=4, layers=1)
-
-    assert not predictor.embedding(torch.tensor(predictor.blank)).any()
-
-
-def test_the_joint_adds_both_sides_before_its_activation():
-    torch.manual_seed(0)
-    joint = Joint(5, 4, 3, vocabulary_size=6, durations=(0, 1))
-    frame, predicted = torch.randn(2, 5), torch.randn(2, 4)
-
-    logits = joint(joint.encoder_projection(frame), joint.predictor_projection(predicted))
-
-    inner = frame @ joint.encoder_projection.weight.T + joint.encoder_projection.bias
-    inner = inner + predicted @ joint.predictor_projection.weight.T + joint.predictor_projection.bias
-    torch.testing.assert_close(logits, inner.relu() @ joint.output.weight.T + joint.output.bias)
-
-
-def test_the_joint_has_labels_then_the_blank_then_durations():
-    joint = Joint(5, 4, 3, vocabulary_size=6, durations=(0, 1, 2))
-
-    labels, durations = joint.split(torch.arange(10))
-
-    assert labels.tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert joint.blank == 6
-    assert durations.tolist() == [7, 8, 9]
-
-
-def test_a_negative_duration_is_refused():
-    with pytest.raises(ValueError, match="-1"):
-        Joint(5, 4, 3, vocabulary_size=6, durations=(0, -1))

@@ -134,7 +134,7 @@ def test_a_kernel_that_would_not_be_used_is_not_said_to_be():
     local = replace(SHAPE, attention_context=AttentionContext(2, 2), global_tokens=1)
     compare_kernels(folded(local), None, CPU, torch.float32)
 
-    # Attention with a global token has no kernel, float32 none for the expansion, a CPU's subsampling computes clip by clip.
+    # A global token has no kernel, float32 none for the expansion, and a CPU's subsampling computes clip by clip.
     assert set(FAST_PATHS.states()) == {FastPath.CONVOLUTION, FastPath.SUMS}
 
 

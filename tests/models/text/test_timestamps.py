@@ -34,7 +34,6 @@ def times_of(vocabulary, utterance):
     ("vocabulary", "pieces", "expected"),
     [
         (SUBWORDS, ("▁the", "re", "▁is", "▁so"), [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]),
-        # A word piece without the mark of a continuation begins a word.
         # A space belongs to no word; spaces at the start count to the first word's time, and at the end to none.
         (CHARACTERS, tuple("to be"), [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]),
         (CHARACTERS, tuple("  a "), [("a", 0, 5, (2, 3))]),
