@@ -44,11 +44,8 @@ class LanguageIdentifier(DeviceModel):
     """A model that identifies the spoken language; takes over the tensors of a checkpoint.
 
     Attributes:
-        device: the device that it computes on.
         dtype: dtype of its encoder.
-        precision: name of ``dtype``.
         network: its encoder and head.
-        sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights on the device.
         languages: the languages that it knows: ISO 639-1 codes where there is one, else its own labels; sorted.
     """
@@ -135,11 +132,7 @@ class PendingProbabilities:
         self._languages = languages
 
     def wait(self) -> None:
-        """Wait until the device is done with the batch.
-
-        Raises:
-            RuntimeError: if the device failed.
-        """
+        """Wait until the device is done with the batch; raise RuntimeError if the device failed."""
         self._probabilities.wait()
 
     def probabilities(self) -> list[Probabilities]:

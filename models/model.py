@@ -50,12 +50,9 @@ class Model(DeviceModel):
     """A speech recognition model on its device; takes over the tensors of a checkpoint.
 
     Attributes:
-        device: the device that it computes on.
         dtype: dtype of its weights and activations; with int8, activations have the dtype that the CPU is fastest in.
-        precision: name of ``dtype``, or "tf32" for float32 whose products are rounded.
         network: its encoder and heads, folded, packed and converted for the device.
         vocabulary: the texts of its tokens.
-        sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights on the device, with its language model.
         seconds_per_frame: seconds from one encoder frame to the next.
         piece_seconds: the longest part of a recording that it transcribes well; None for any length.
@@ -301,11 +298,7 @@ class Model(DeviceModel):
         return {token: code for token, code in named.items() if code in NAMES}
 
     def check_prompt(self, prompt: Prompt) -> None:
-        """Check that the model can do what a prompt asks for.
-
-        Raises:
-            PromptError: if it cannot.
-        """
+        """Raise PromptError if the model cannot do what a prompt asks for."""
         if self._writer:
             self._writer.check(prompt)
         else:

@@ -17,11 +17,7 @@ class Recognition:
         self._detokenize = detokenize
 
     def wait(self) -> None:
-        """Wait until the device is done with the batch.
-
-        Raises:
-            RuntimeError: if the device failed.
-        """
+        """Wait until the device is done with the batch; raise RuntimeError if the device failed."""
         self._fetched.wait()
 
     def transcripts(self) -> list[Transcript]:

@@ -44,11 +44,7 @@ class Writer:
         return self._search.sizes
 
     def check(self, prompt: Prompt) -> None:
-        """Check that the model can do what a prompt asks for.
-
-        Raises:
-            PromptError: if it cannot.
-        """
+        """Raise PromptError if the model cannot do what a prompt asks for."""
         self._prompts.tokens(prompt)
 
     def lengthened(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,7 @@ class HostCopy:
             self._copied.record(torch.cuda.current_stream(tensor.device))
 
     def wait(self) -> None:
-        """Wait for the copy.
-
-        Raises:
-            RuntimeError: if the device failed.
-        """
+        """Wait for the copy; raise RuntimeError if the device failed."""
         if self._copied is not None:
             self._copied.synchronize()
 

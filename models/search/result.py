@@ -143,11 +143,7 @@ class FetchedResult:
         self._packed = HostCopy(packed)
 
     def wait(self) -> None:
-        """Wait for the copy.
-
-        Raises:
-            RuntimeError: if the device failed.
-        """
+        """Wait for the copy; raise RuntimeError if the device failed."""
         self._packed.wait()
 
     def flat_rows(self) -> FlatRows:

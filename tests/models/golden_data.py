@@ -11,20 +11,6 @@ from safetensors.torch import load_file
 from models import load_model
 from tests.conftest import GOLDEN
 
-MODELS = (
-    "fastconformer-ctc-bpe",
-    "fastconformer-rnnt-bpe",
-    "fastconformer-tdt-bpe",
-    "hybrid-rnnt-ctc-bpe",
-    "hybrid-tdt-ctc-bpe",
-    "jasper-small",
-    "quartznet-small",
-    "canary-small",
-    "variant-citrinet",
-    "variant-global-token",
-    "variant-layer-norm",
-    "variant-local-attention",
-)
 # What scores every frame; tests/models/test_canary.py has the attention decoder.
 DECODERS = (
     ("fastconformer-ctc-bpe", "ctc"),
@@ -41,12 +27,7 @@ DECODERS = (
     ("variant-layer-norm", "ctc"),
     ("variant-local-attention", "ctc"),
 )
-WITHOUT_WORDS = (
-    "variant-citrinet",
-    "variant-global-token",
-    "variant-layer-norm",
-    "variant-local-attention",
-)
+MODELS = (*dict.fromkeys(name for name, _ in DECODERS), "canary-small")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 CLIPS = tuple(sorted(path.stem for path in (GOLDEN / "clips").glob("*.wav")))
 

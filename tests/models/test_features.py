@@ -1,5 +1,7 @@
 """Log-mel features: the numbers, the lengths, and that padding never matters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -19,21 +21,7 @@ from tests.models.checkpoint.nemo_files import golden_tensors
 
 
 def config(**changes):
-    return FeatureConfig(
-        **{
-            "sample_rate": 16_000,
-            "window": 400,
-            "hop": 160,
-            "window_stride": 0.01,
-            "fft_size": 512,
-            "mels": 80,
-            "low_hz": 0.0,
-            "high_hz": 8000.0,
-            "preemphasis": 0.97,
-            "log_offset": 2**-24,
-        }
-        | changes
-    )
+    return replace(FeatureConfig(16_000, 400, 160, 0.01, 512, 80, 0.0, 8000.0, 0.97, 2**-24), **changes)
 
 
 def noise(samples, seed=0):

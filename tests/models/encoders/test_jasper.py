@@ -11,17 +11,8 @@ from tests.models.encoders.batches import BATCHES, randomized, same_alone_and_in
 
 
 def block(**changed):
-    plain = {
-        "filters": 8,
-        "repeat": 1,
-        "kernel_size": 3,
-        "stride": 1,
-        "dilation": 1,
-        "separable": False,
-        "residual": False,
-        "dense": False,
-        "squeeze_width": None,
-    }
+    plain = {"filters": 8, "repeat": 1, "kernel_size": 3, "stride": 1, "dilation": 1}
+    plain |= {"separable": False, "residual": False, "dense": False, "squeeze_width": None}
     return BlockConfig(**(plain | changed))
 
 

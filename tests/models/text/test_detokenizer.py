@@ -22,25 +22,8 @@ from transcripts.transcript import Word
 GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
 PIECES = ("<unk>", "▁the", "▁a", "s", "fer", "ry", ".", ",", "▁", "'", "▁.", "-", "<0xC3>", "<0xA9>", "<0x41>", "<s>")
 UNSPACED = (
-    "<unk>",
-    "▁今天",
-    "今天",
-    "你",
-    "好",
-    "，",
-    "。",
-    "スーパー",
-    "ー",
-    "っと",
-    "▁",
-    "▁gpu",
-    "gpu",
-    "s",
-    "ที่",
-    "นี่",
-    "ี",
-    "<0xE4>",
-    "<0xBD>",
+    *("<unk>", "▁今天", "今天", "你", "好", "，", "。", "スーパー", "ー", "っと"),
+    *("▁", "▁gpu", "gpu", "s", "ที่", "นี่", "ี", "<0xE4>", "<0xBD>"),
 )
 VOCABULARIES = {
     "sentencepiece": Vocabulary(GOLDEN),
