@@ -69,7 +69,11 @@ class FakeEngine:
         self.batches[batch.number] = utterances
 
     def answer(self, dispatcher: Dispatcher) -> None:
+        """Answer the last batch, if it has come: its slot is taken a moment before."""
         number, utterances = self.batches.popitem()
+        if not utterances:
+            self.batches[number] = utterances
+            return
         heard = [Transcript(str(samples[0]), [], [], []) for samples in utterances]
         padded_seconds = len(utterances) * max(map(len, utterances)) / RATE
         dispatcher.engine_answered(self, Result(number, heard, 0.1, padded_seconds))
