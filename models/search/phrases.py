@@ -12,8 +12,9 @@ middle of a phrase then pushed out all others, and ended there: to go on would h
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,92 +64,115 @@ class Tree:
         )
 
 
-@dataclass(slots=True)
-class _Node:
-    """A state while the tree grows.
-
-    ``total`` is what the tokens from the root gained together; of it ``kept`` is that of phrases that were complete
-    before the last token, and ``kept_by_word`` is that with phrases that are complete if a word ends here.
-    """
-
-    children: dict[int, int]
-    gain: float = 0.0
-    is_end: bool = False
-    failure: int = 0
-    total: float = 0.0
-    kept: float = 0.0
-    kept_by_word: float = 0.0
-
-    def owed(self, *, word_ends: bool) -> float:
-        return self.total - (self.kept_by_word if word_ends else self.kept)
-
-
 def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool]) -> Tree:
     """Return the tree of phrases, on the host.
 
+    States have the numbers of their arcs, plus one, in ascending order of state before and label; so those nearer to
+    the root have lower ones. All states of a depth are made together.
+
     Args:
-        phrases: weights by tokens.
+        phrases: weights by tokens, of one phrase at least.
         ends_word: of each label, whether a word before it is complete, as before a space or a comma.
     """
-    nodes = [_Node({})]
-    for tokens, weight in phrases.items():
-        node = nodes[0]
-        for token in tokens:
-            if token not in node.children:
-                node.children[token] = len(nodes)
-                nodes.append(_Node({}))
-            node = nodes[node.children[token]]
-            node.gain = max(node.gain, weight)
-        node.is_end = True
-    _link(nodes, ends_word)
-    labels = len(ends_word)
-    arcs: dict[int, tuple[float, int]] = {}
-    for number, node in enumerate(nodes):
-        at = number
-        while at and (at == number or len(arcs) < _MOST_ARCS):
-            for token, target in nodes[at].children.items():
-                arcs.setdefault(number * labels + token, (_moved(node, nodes[at], token, ends_word, nodes), target))
-            at = nodes[at].failure
-    keys = sorted(arcs)
-    gains = torch.tensor([arcs[key][0] for key in keys])
-    targets = torch.tensor([arcs[key][1] for key in keys], dtype=torch.int64)
+    labels, ends = len(ends_word), np.array(ends_word)
+    keys, gains, complete, depths = _states(phrases, labels)
+    states = len(keys) + 1
+    parents, tokens = keys // labels, keys % labels
+    # Of each state: its failure, and what the tokens from the root gained together. Of that, what phrases gained that
+    # were complete before the last token, and what those gained that are complete if a word ends here.
+    failures, totals = np.zeros(states, np.int64), np.zeros(states)
+    kept = np.zeros((states, 2))
+    for begin, end in pairwise(depths):
+        new, parent, token = slice(begin + 1, end + 1), parents[begin:end], tokens[begin:end]
+        if begin:
+            failures[new] = _failures(keys, failures, parent, token, labels)
+        fallen = failures[new]
+        gains[begin:end] = np.minimum(gains[begin:end], _MOST_GAIN - totals[parent])
+        totals[new] = totals[parent] + gains[begin:end]
+        kept[new, 0] = np.maximum(kept[parent, ends[token].astype(int)], kept[fallen, 0])
+        here = np.where(complete[begin:end], totals[new], 0.0)
+        kept[new, 1] = np.maximum.reduce([here, kept[new, 0], kept[fallen, 1]])
+    owed = totals[:, None] - kept
+    from_state, arc, fallen = _arcs(parents, failures)
+    word_ends = ends[tokens[arc]].astype(int)
+    moved = gains[arc] + (owed[fallen, word_ends] - owed[from_state, word_ends])
+    # The first of a key is that of the longest text.
+    every, first = np.unique(from_state * labels + tokens[arc], return_index=True)
+    at_root = slice(0, depths[1])
     root_gains, root_targets = torch.zeros(labels), torch.zeros(labels, dtype=torch.int64)
-    for token, target in nodes[0].children.items():
-        root_gains[token], root_targets[token] = nodes[target].gain, target
-    owed = torch.tensor([[node.owed(word_ends=False), node.owed(word_ends=True)] for node in nodes])
-    return Tree(torch.tensor(keys, dtype=torch.int64), gains, targets, owed, root_gains, root_targets)
+    root_gains[tokens[at_root]] = torch.from_numpy(gains[at_root]).float()
+    root_targets[tokens[at_root]] = torch.arange(1, 1 + depths[1])
+    return Tree(
+        torch.from_numpy(every),
+        torch.from_numpy(moved[first]).float(),
+        torch.from_numpy(arc[first] + 1),
+        torch.from_numpy(owed).float(),
+        root_gains,
+        root_targets,
+    )
 
 
-def _link(nodes: Sequence[_Node], ends_word: Sequence[bool]) -> None:
-    """Find failures, totals and what is kept, from short to long."""
-    level = [0]
-    while level:
-        following = []
-        for number in level:
-            parent = nodes[number]
-            for token, child in parent.children.items():
-                node, at = nodes[child], parent.failure
-                while at and token not in nodes[at].children:
-                    at = nodes[at].failure
-                node.failure = nodes[at].children.get(token, 0) if number else 0
-                shorter = nodes[node.failure]
-                node.gain = min(node.gain, _MOST_GAIN - parent.total)
-                node.total = parent.total + node.gain
-                kept = parent.kept_by_word if ends_word[token] else parent.kept
-                node.kept = max(kept, shorter.kept)
-                complete = node.total if node.is_end else 0.0
-                node.kept_by_word = max(complete, node.kept, shorter.kept_by_word)
-                following.append(child)
-        level = following
+def _states(
+    phrases: Mapping[tuple[int, ...], float], labels: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    """Return the arcs to all states but the root, and how many there are up to each depth, from 0.
+
+    Of each arc: its key, what its token gains, and whether a phrase ends with it.
+    """
+    lengths = np.fromiter(map(len, phrases), np.int64, len(phrases))
+    weights = np.fromiter(phrases.values(), np.float64, len(phrases))
+    tokens = np.zeros((len(phrases), lengths.max()), np.int64)
+    tokens[np.arange(tokens.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(phrases), np.int64)
+    keys, gains, complete, depths = [], [], [], [0]
+    state, rows = np.zeros_like(lengths), np.arange(len(phrases))
+    for depth in range(tokens.shape[1]):
+        longer = lengths[rows] > depth
+        rows, state = rows[longer], state[longer]
+        new, which = np.unique(state * labels + tokens[rows, depth], return_inverse=True)
+        gain, is_end = np.zeros(len(new)), np.zeros(len(new), bool)
+        np.maximum.at(gain, which, weights[rows])
+        is_end[which[lengths[rows] == depth + 1]] = True
+        state = which + depths[-1] + 1
+        depths.append(depths[-1] + len(new))
+        keys.append(new)
+        gains.append(gain)
+        complete.append(is_end)
+    return np.concatenate(keys), np.concatenate(gains), np.concatenate(complete), depths
 
 
-def _moved(node: _Node, fallen: _Node, token: int, ends_word: Sequence[bool], nodes: Sequence[_Node]) -> float:
-    """Return what a token gains that goes on from ``fallen``, where a failure of ``node`` leads."""
-    gain = nodes[fallen.children[token]].gain
-    if fallen is node:
-        return gain
-    owed = partial(_Node.owed, word_ends=ends_word[token])
-    return gain + owed(fallen) - owed(node)
+def _failures(keys: np.ndarray, failures: np.ndarray, parent: np.ndarray, token: np.ndarray, labels: int) -> np.ndarray:
+    """Return the failure of each state after ``parent`` and ``token``; those of shorter texts are known."""
+    found = np.zeros_like(parent)
+    rows, fallen = np.arange(len(parent)), failures[parent]
+    while len(rows):
+        wanted = fallen * labels + token[rows]
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        there = keys[at] == wanted
+        found[rows[there]] = at[there] + 1
+        goes_on = ~there & (fallen > 0)
+        rows, fallen = rows[goes_on], failures[fallen[goes_on]]
+    return found
+
+
+def _arcs(parents: np.ndarray, failures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return arcs from states, their own and those of their failures in turn; not those from the root.
+
+    Of each: the state, the number of the arc, and the state that has it.
+    """
+    begins = np.searchsorted(parents, np.arange(len(failures) + 1))
+    states = fallen = np.arange(1, len(failures))
+    found, room = [], len(parents) + _MOST_ARCS
+    while len(states):
+        counts = np.diff(begins)[fallen]
+        fits = counts.cumsum() <= room
+        states, fallen, counts = states[fits], fallen[fits], counts[fits]
+        room -= counts.sum()
+        before = (begins[fallen] - (counts.cumsum() - counts)).repeat(counts)
+        found.append((states.repeat(counts), before + np.arange(len(before)), fallen.repeat(counts)))
+        fallen = failures[fallen]
+        states, fallen = states[fallen > 0], fallen[fallen > 0]
+    from_state, arc, fallen = map(np.concatenate, zip(*found, strict=True))
+    return from_state, arc, fallen
 
 
 class BatchPhrases:

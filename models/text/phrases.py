@@ -7,12 +7,14 @@ import torch
 
 from models.search.phrases import BatchPhrases, Tree, grow_tree
 from models.text.tokenizers import Vocabulary
-from transcripts.phrases import parse_phrases
+from transcripts.phrases import MOST_PHRASES, parse_phrases
 from transcripts.scripts import is_unspaced
 
 # A model may write a word in other pieces than its tokenizer would; these ways of the fewest pieces are in the tree.
 _MOST_WAYS = 3
 _TREES_KEPT = 64
+# A list of a request's own often has the service's phrases too, which all such lists have.
+_PHRASES_KEPT = 4 * MOST_PHRASES
 
 
 class Pieces(dict[bytes, int]):
@@ -39,6 +41,7 @@ class PhraseTrees:
         self._kinds = torch.tensor(self._ends_word, device=device), torch.tensor([*map(bool, texts)], device=device)
         self._device = device
         self._tree = lru_cache(_TREES_KEPT)(self._grown)
+        self._ways = lru_cache(_PHRASES_KEPT)(self._written)
 
     def of_rows(self, lists: Sequence[str]) -> BatchPhrases | None:
         """Return the phrases of a batch from the lines of each row (transcripts/phrases.py); None if there are none."""
@@ -46,13 +49,15 @@ class PhraseTrees:
             return None
         return BatchPhrases([self._tree(lines) if lines else None for lines in lists], *self._kinds)
 
-    def _grown(self, lines: str) -> Tree:
+    def _grown(self, lines: str) -> Tree | None:
         ways: dict[tuple[int, ...], float] = {}
         for text, weight in parse_phrases(lines):
-            for part in self._parts:
-                for tokens in written_ways(text, part):
-                    ways[tokens] = max(weight, ways.get(tokens, 0.0))
-        return grow_tree(ways, self._ends_word).to(self._device)
+            for tokens in self._ways(text):
+                ways[tokens] = max(weight, ways.get(tokens, 0.0))
+        return grow_tree(ways, self._ends_word).to(self._device) if ways else None
+
+    def _written(self, text: str) -> list[tuple[int, ...]]:
+        return [way for part in self._parts for way in written_ways(text, part)]
 
 
 def vocabulary_parts(vocabulary: Vocabulary) -> list[Pieces]:

@@ -49,6 +49,16 @@ def test_lists_are_grown_once_and_rows_without_phrases_have_none(monkeypatch):
     assert len(grows) == 1
 
 
+def test_a_phrase_of_another_list_is_divided_once(monkeypatch):
+    grown, divided = trees(WordPieceTokenizer(b"a\n##b\nb")), []
+    monkeypatch.setattr("models.text.phrases.written_ways", lambda *of: divided.append(of[0]) or written_ways(*of))
+
+    for lines in ("ab\nb", "b\na\t2", "a\nab"):
+        grown.of_rows([lines])
+
+    assert divided == ["ab", "b", "a"]
+
+
 def test_a_word_that_goes_on_completes_no_phrase():
     phrases = trees(CharacterTokenizer([" a", "b", " b"])).of_rows(["a"])
 
