@@ -40,38 +40,34 @@ MEDIA = {
 }
 
 
-def media(samples, rate, form, codec, options=None):
-    """The bytes of a file that holds ``samples`` [n] or [channels, n]."""
-    samples = np.atleast_2d(samples).astype(np.float32)
-    layout = {1: "mono", 2: "stereo", 8: "7.1"}[len(samples)]
-    frame = av.AudioFrame.from_ndarray(samples.T.reshape(1, -1), format="flt", layout=layout)
-    frame.sample_rate, frame.pts = rate, 0
+def media(
+    samples, rate, form, codec, options=None, *, pictures=0, late=0.0, tags=(), change=lambda packet, second: packet
+):
+    """The bytes of a file that holds ``samples`` [n] or [channels, n], ``late`` seconds after the first of pictures.
+
+    Packets of sound are changed, or left out; without samples it holds none.
+    """
     file = io.BytesIO()
     with av.open(file, "w", format=form, options=options or {}) as container:
-        stream = container.add_stream(codec, rate=rate, layout=layout)
-        if codec == "wmav2":  # it has no rate of bits by itself
-            stream.bit_rate = 64_000
-        for packet in (*stream.encode(frame), *stream.encode(None)):
-            container.mux(packet)
-    return file.getvalue()
-
-
-def with_video(samples, rate, form="mp4"):
-    """A short film, its picture before its sound."""
-    file = io.BytesIO()
-    with av.open(file, "w", format=form) as container:
-        video = container.add_stream("mpeg4", rate=10)
-        video.width = video.height = 64
-        video.pix_fmt = "yuv420p"
-        audio = container.add_stream("aac", rate=rate, layout="mono")
-        for _ in range(50):
-            picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))
-            for packet in video.encode(picture):
+        container.metadata.update(tags)
+        if pictures:
+            video = container.add_stream("mpeg4", rate=10)
+            video.width = video.height = 64
+        if samples is not None:
+            samples = np.atleast_2d(samples).astype(np.float32)
+            layout = {1: "mono", 2: "stereo", 8: "7.1"}[len(samples)]
+            frame = av.AudioFrame.from_ndarray(samples.T.reshape(1, -1), format="flt", layout=layout)
+            frame.sample_rate, frame.pts = rate, round(late * rate)
+            stream = container.add_stream(codec, rate=rate, layout=layout)
+            if codec == "wmav2":  # it has no rate of bits by itself
+                stream.bit_rate = 64_000
+        picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))
+        for one in (*[picture] * pictures, *[None] * bool(pictures)):
+            for packet in video.encode(one):
                 container.mux(packet)
-        frame = av.AudioFrame.from_ndarray(samples[np.newaxis], format="fltp", layout="mono")
-        frame.sample_rate, frame.pts = rate, 0
-        for packet in (*video.encode(None), *audio.encode(frame), *audio.encode(None)):
-            container.mux(packet)
+        for packet in (*stream.encode(frame), *stream.encode(None)) if samples is not None else ():
+            if (changed := change(packet, float(packet.pts * packet.time_base))) is not None:
+                container.mux(changed)
     return file.getvalue()
 
 

@@ -27,36 +27,11 @@ CLOCKED = {
     "transport stream": ("mpegts", "aac", 48000, 60),
     "wma": ("asf", "wmav2", 44100, 60),
 }
+PAGES = {"ogg": {"page_duration": "200000"}}
 
 
 def decoded(data, limits=AudioLimits()):  # noqa: B008  # it cannot change
     return decode(io.BytesIO(data), rate=16000, limits=limits)
-
-
-def written(samples, rate, form, codec, *, change=lambda packet, second: packet, late=0.0, film=False, tags=()):
-    """A file whose packets are changed, or left out; ``late`` seconds after a picture."""
-    frame = av.AudioFrame.from_ndarray(samples.astype(np.float32)[None, :], format="flt", layout="mono")
-    frame.sample_rate, frame.pts = rate, round(late * rate)
-    file = io.BytesIO()
-    options = {"page_duration": "200000"} if form == "ogg" else {}
-    with av.open(file, "w", format=form, options=options) as container:
-        container.metadata.update(tags)
-        if film:
-            video = container.add_stream("mpeg4", rate=10)
-            video.width = video.height = 64
-        stream = container.add_stream(codec, rate=rate, layout="mono")
-        stream.bit_rate = 64_000
-        if film:
-            for _ in range(20):
-                for packet in video.encode(av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))):
-                    container.mux(packet)
-            for packet in video.encode(None):
-                container.mux(packet)
-        for packet in (*stream.encode(frame), *stream.encode(None)):
-            second = float(packet.pts * packet.time_base)
-            if (changed := change(packet, second)) is not None:
-                container.mux(changed)
-    return file.getvalue()
 
 
 def missing(packet, second):
@@ -67,7 +42,8 @@ def missing(packet, second):
 def test_missing_packets_are_silence_of_their_length(name):
     form, codec, rate, tolerated = CLOCKED[name]
     whole, holed = (
-        decoded(written(bursts(rate), rate, form, codec, change=change)) for change in (lambda one, _: one, missing)
+        decoded(media(bursts(rate), rate, form, codec, PAGES.get(form), change=change))
+        for change in (lambda one, _: one, missing)
     )
 
     assert holed.seconds == pytest.approx(whole.seconds, abs=0.1)
@@ -76,14 +52,14 @@ def test_missing_packets_are_silence_of_their_length(name):
 
 @pytest.mark.parametrize(("form", "codec"), [("matroska", "libopus"), ("mp4", "aac"), ("mov", "aac")])
 def test_a_film_begins_with_its_picture(form, codec):
-    audio = decoded(written(bursts(48000), 48000, form, codec, late=3.0, film=True))
+    audio = decoded(media(bursts(48000), 48000, form, codec, late=3.0, pictures=20))
 
     assert audio.seconds == pytest.approx(7, abs=0.1)
     assert lateness_ms(audio.samples, [3.5, 5.0, 6.5]) == pytest.approx([0] * 3, abs=60)
 
 
 def test_a_recording_without_a_picture_begins_with_its_sound():
-    audio = decoded(written(bursts(48000), 48000, "webm", "libopus", late=1000.0))
+    audio = decoded(media(bursts(48000), 48000, "webm", "libopus", late=1000.0))
 
     assert audio.seconds == pytest.approx(4, abs=0.1)
 
@@ -94,7 +70,7 @@ def test_a_forged_time_is_bounded_by_the_longest_recording():
             packet.pts = packet.dts = packet.pts + 10**7
         return packet
 
-    data = written(bursts(48000), 48000, "webm", "libopus", change=leap)
+    data = media(bursts(48000), 48000, "webm", "libopus", change=leap)
 
     with pytest.raises(AudioTooLongError):
         decoded(data, AudioLimits(max_seconds=60))
@@ -112,7 +88,7 @@ def damage(packet, second):
 
 @pytest.mark.parametrize(("form", "codec"), [("ipod", "aac"), ("matroska", "aac"), ("webm", "libopus")])
 def test_damaged_packets_take_their_time(form, codec):
-    audio = decoded(written(bursts(48000), 48000, form, codec, change=damage))
+    audio = decoded(media(bursts(48000), 48000, form, codec, change=damage))
 
     assert audio.seconds == pytest.approx(4, abs=0.15)
     assert lateness_ms(audio.samples)[2] == pytest.approx(0, abs=60)
@@ -128,7 +104,7 @@ def test_damaged_packets_take_their_time(form, codec):
 )
 def test_tags_that_are_not_utf_8_decide_nothing(form, codec):
     tags = {"service_name" if form == "mpegts" else "title": "MARK" * 4}
-    data = written(bursts(48000), 48000, form, codec, tags=tags.items())
+    data = media(bursts(48000), 48000, form, codec, tags=tags.items())
     assert b"MARK" in data or "MARK".encode("utf-16-le") in data
 
     tagged = data.replace(b"MARK", b"\xe9\xfc\xff\x80").replace("MARK".encode("utf-16-le"), b"\x00\xd8" * 4)

@@ -1,4 +1,4 @@
-"""Files of some kilobytes that crash, fill memory, or take a quarter of an hour: each written here in a few lines."""
+"""Files of some kilobytes that crash, fill memory, or take a quarter of an hour."""
 
 import contextlib
 import io
@@ -22,87 +22,12 @@ from tests.soak.processes import decoders
 CLIP = encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16")
 LIMITS = AudioLimits()
 MIB = 1 << 20
+DATA = Path(__file__).resolve().parent.parent / "data" / "hostile"
 
 
-def page(packets, serial, sequence, flags, granule=0):
-    """One page of Ogg with whole packets, and its checksum (RFC 3533)."""
-    lacing = b"".join(b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255]) for packet in packets)
-    head = struct.pack("<4sBBqIIIB", b"OggS", 0, flags, granule, serial, sequence, 0, len(lacing))
-    whole = bytearray(head + lacing + b"".join(packets))
-    checksum = 0
-    for byte in whole:
-        checksum ^= byte << 24
-        for _ in range(8):
-            checksum = (checksum << 1 ^ 0x04C11DB7 if checksum >> 31 else checksum << 1) & 0xFFFF_FFFF
-    whole[22:26] = struct.pack("<I", checksum)
-    return bytes(whole)
-
-
-class Bits:
-    """Bits as Vorbis packs them, the lowest first."""
-
-    def __init__(self, data):
-        self.value, self.left, self.read = int.from_bytes(data, "little"), 8 * len(data), []
-
-    def __call__(self, count):
-        value = self.value & (1 << count) - 1
-        self.value >>= count
-        self.left -= count
-        self.read.append((value, count))
-        return value
-
-    def add(self, *parts):
-        self.read += parts
-
-    def bytes(self):
-        whole, place = 0, 0
-        for value, count in (*self.read, (self.value, self.left)):
-            whole |= value << place
-            place += count
-        return whole.to_bytes((place + 7) // 8, "little")
-
-
-def pass_book(bits):
-    """Read one code book (Vorbis I, 3.2.1)."""
-    _, dimensions, entries = bits(24), bits(16), bits(24)
-    if bits(1):
-        bits(5)
-        left = entries
-        while left:
-            left -= bits(left.bit_length())
-    else:
-        is_sparse = bits(1)
-        for _ in range(entries):
-            if not is_sparse or bits(1):
-                bits(5)
-    if kind := bits(4):
-        bits(64)
-        width = bits(4) + 1
-        bits(1)
-        count = entries * dimensions
-        if kind == 1:
-            count = next(n for n in range(entries, 0, -1) if n**dimensions <= entries)
-        bits(count * width)
-
-
-def vorbis(books, logarithm):
-    """An Ogg Vorbis file with so many more code books, each of 2^logarithm words: one run of words of equal length."""
-    data = encoded(tone(440, 0.2, 16000), 16000, "OGG", "VORBIS")
-    starts = [n for n in range(len(data)) if data.startswith(b"OggS", n)]
-    lacing = data[starts[1] + 27 : starts[1] + 27 + data[starts[1] + 26]]
-    body = data[starts[1] + 27 + len(lacing) : starts[2]]
-    comment = body[: 255 * (n := next(n for n, size in enumerate(lacing) if size < 255)) + lacing[n]]
-    bits = Bits(body[len(comment) :])
-    bits(56)
-    count = bits(8) + 1
-    bits.read[-1] = (count + books - 1, 8)
-    for _ in range(count):
-        pass_book(bits)
-    for _ in range(books):
-        size = 1 << logarithm
-        bits.add((0x564342, 24), (1, 16), (size, 24), (1, 1), (logarithm - 1, 5), (size, size.bit_length()), (0, 4))
-    serial = int.from_bytes(data[14:18], "little")
-    return data[: starts[1]] + page([comment, bits.bytes()], serial, 1, 0) + data[starts[2] :]
+def vorbis(books):
+    """An Ogg Vorbis file with so many more code books, each of 2^19 words, or a single one of 2^20."""
+    return (DATA / f"vorbis-{books}-books.ogg").read_bytes()
 
 
 def mp4_with_times(count):
@@ -172,7 +97,7 @@ def peak_bytes():
 
 
 def test_code_books_that_overflow_the_stack_cost_two_children_once():
-    file, losses = vorbis(1, 20), []
+    file, losses = vorbis(1), []
     with DecodePool(on_loss=lambda: losses.append(1)) as pool:
         for _ in range(2):  # the second time, no child gets it
             with pytest.raises(DecoderCrashedError, match="crashed"):
@@ -186,7 +111,7 @@ def test_code_books_that_overflow_the_stack_cost_two_children_once():
 def test_code_books_fill_the_memory_of_a_child_alone(pool, books):
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     with contextlib.suppress(InvalidAudioError):
-        decoded(pool, io.BytesIO(vorbis(books, 19)))
+        decoded(pool, io.BytesIO(vorbis(books)))
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < own + 30 * MIB
     assert peak_bytes() < 512 * MIB

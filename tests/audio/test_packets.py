@@ -3,14 +3,13 @@
 import io
 import os
 
-import av
 import numpy as np
 import pytest
 
 from audio.decode import decode
 from audio.errors import AudioTooLongError, InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from tests.audio.media_files import MEDIA, media, sample_of, with_video
+from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import encoded, tone
 
 LIMITS = AudioLimits()
@@ -75,26 +74,15 @@ def test_channels_are_averaged(form, codec, channels):
 
 
 def test_the_sound_of_a_film_is_decoded(files):
-    audio = decoded(with_video(bursts(48000), 48000))
+    audio = decoded(media(bursts(48000), 48000, "mp4", "aac", pictures=50))
 
     assert lateness_ms(audio.samples) == pytest.approx([0, 0, 0], abs=0.2)
     assert not audio.truncated
 
 
-def silent_film():
-    file = io.BytesIO()
-    with av.open(file, "w", format="mp4") as container:
-        stream = container.add_stream("mpeg4", rate=10)
-        stream.width = stream.height = 64
-        picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))
-        for packet in (*stream.encode(picture), *stream.encode(None)):
-            container.mux(packet)
-    return file.getvalue()
-
-
 def test_a_film_without_sound_holds_no_audio():
     with pytest.raises(UnsupportedFormatError, match="holds no audio"):
-        decoded(silent_film())
+        decoded(media(None, 0, "mp4", "", pictures=1))
 
 
 def test_an_unsupported_codec_is_refused_by_name():

@@ -64,7 +64,7 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted(monkey
 
 
 def test_a_file_that_crashes_its_decoders_costs_two_of_them_and_no_other_request(caplog):
-    file = vorbis(1, 20)
+    file = vorbis(1)
     with serving() as served:
         for _ in range(2):  # the second time, no decoder gets it
             answer = served.post(**form(file))
