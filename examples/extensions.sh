@@ -26,5 +26,3 @@ echo '# small subtitles, cue by cue'
 transcribe --no-buffer --form stream=true --form response_format=vtt --form subtitle_characters=32 --form subtitle_lines=1
 echo '# names that are likely to be said'
 transcribe --form 'phrases[]=Elinor Dashwood' --form 'phrases[]=Willoughby' --form response_format=text
-echo '# numbers as people write them, if the grammars are installed'
-transcribe --form format=written --form response_format=text || echo

@@ -160,7 +160,7 @@ def test_extensions_are_shown_to_who_has_no_client(service, tmp_path):
 
     assert done.returncode == 0, done.stdout
     sections = [section.partition("\n")[2] for section in done.stdout.split("# ")[1:]]
-    assert len(sections) == 6
+    assert len(sections) == 5
     assert '"abilities"' in sections[0]
     assert '"language"' in sections[1]
     assert sections[2] == f"Channel 1: {HEARD.text}\n"

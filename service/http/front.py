@@ -12,7 +12,6 @@ from service.demand import DemandError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
-from service.grammars import Grammars
 from service.http.core import Core
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
@@ -48,7 +47,6 @@ class Front:
     intake: Intake
     started: int
     access: Access
-    grammars: Grammars
     phrases: PhraseFile
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=Tracer)

@@ -18,7 +18,6 @@ from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
-from service.grammars import Grammars
 from service.http.core import Core
 from service.http.front import Front
 from service.http.keys.access import Access
@@ -69,7 +68,6 @@ async def open_front(
             on_loss=metrics.decode_crashes.inc,
             on_start=partial(_report, set()),
         ) as decode_pool,
-        contextlib.closing(Grammars()) as grammars,
         contextlib.ExitStack() as if_it_ends,
     ):
         preparing = asyncio.get_running_loop().call_later(_SPARE_SECONDS, decode_pool.prepare)
@@ -89,7 +87,6 @@ async def open_front(
                 intake=Intake(cores),
                 started=int(time.time()),
                 access=access,
-                grammars=grammars,
                 phrases=PhraseFile(settings.phrases),
                 outbound=outbound,
                 tracer=tracer,

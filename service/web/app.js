@@ -30,7 +30,6 @@ const options = () => ({
   target_language: element("target").value,
   decoder: element("decoder").value,
   phrases: element("phrases").value.trim(),
-  format: element("written").checked && !element("numerals").hidden && "written",
   multichannel: element("multichannel").checked,
 });
 
@@ -221,12 +220,11 @@ function named(id, state) {
 /** Shows the options of the chosen model that have a choice. */
 function offerOptions() {
   const model = models.find(({ id }) => id === element("model").value);
-  const { languages, language_source: source, decoders = [], tasks = [], formats = [] } = model?.steno.abilities ?? {};
+  const { languages, language_source: source, decoders = [], tasks = [] } = model?.steno.abilities ?? {};
   const unset = source === "assumed" ? "Default (assumed)" : "Automatic"; // it cannot be found out
   offerSome("languages", "language", unset, byName(languages?.spoken));
   offerSome("targets", "target", "As spoken", tasks.includes("translate") ? byName(languages.written) : []);
   offerSome("decoders", "decoder", "Default", decoders.map((name) => [name, name]));
-  element("numerals").hidden = !formats.includes("written");
 }
 
 function byName(codes = []) {
@@ -301,7 +299,7 @@ element("key").addEventListener("change", () => {
   recordings.all.filter(({ needsKey }) => needsKey).forEach(enqueue);
 });
 element("model").addEventListener("change", offerOptions);
-for (const id of ["model", "language", "target", "decoder", "phrases", "written", "multichannel"]) {
+for (const id of ["model", "language", "target", "decoder", "phrases", "multichannel"]) {
   element(id).addEventListener("change", () => shown && enqueue(shown));
 }
 element("cancel").addEventListener("click", cancel);

@@ -99,5 +99,5 @@ def test_its_card_lists_its_options(service):
 
     assert can["tasks"] == ["transcribe", "translate"]
     assert (can["languages"]["spoken"], can["decoders"]) == (["en", "de"], ["aed"])
-    assert (can["punctuation"], can["itn"], can["formats"][0]) == ("optional", True, "spoken")
+    assert (can["punctuation"], can["itn"]) == ("optional", True)
     assert can["vocabulary"]["kind"] == "aggregate"

@@ -15,7 +15,6 @@ import soundfile
 
 from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
-from service import grammars
 from service.dispatch import cut_recording
 from service.keys import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
@@ -280,27 +279,6 @@ def test_a_model_that_a_request_loaded_shows_what_it_can_do(browser, clip):
 
         wait_for(lambda: offered_models(browser)[1] == ["rare", False])
         assert browser.run("return document.getElementById('language').options.length") == 4
-
-
-def test_numbers_are_written_as_people_do_where_the_service_can(browser, service, clip, monkeypatch, tmp_path):
-    is_hidden = "return document.getElementById('numerals').hidden"
-    visit(browser, service)
-    wait_for(lambda: offered_models(browser) != [])
-    assert browser.run(is_hidden)
-
-    monkeypatch.setattr(grammars, "MODULE", "tests.service.stub_grammars")
-    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
-    english = recorded(tmp_path / "english.wav", tone(48_001))
-    with serving(model="polyglot.nemo") as able:
-        visit(browser, able)
-        browser.click("#options summary")
-        wait_for(lambda: not browser.run(is_hidden))
-        transcribe(browser, english)
-        spoken = browser.run("return document.getElementById('words').textContent")
-        browser.click("label[for=written]")
-
-        wait_for(lambda: "hru" in browser.run("return document.getElementById('words').textContent"))
-        assert "hru" not in spoken
 
 
 def test_an_upload_becomes_words_with_times_and_shades(page, clip):

@@ -33,11 +33,6 @@ def workers(pid: int) -> list[int]:
     return [child for child in children(pid) if "service.workers" in _command(child)]
 
 
-def grammar_processes(pid: int) -> list[int]:
-    """Return the processes of a service that write numbers in digits."""
-    return [child for child in children(pid) if "grammar" in _command(child)]
-
-
 def engine(pid: int) -> list[int]:
     """Return the engine processes of a service."""
     return [child for child in children(pid) if "service.engine" in _command(child)]

@@ -56,7 +56,6 @@ def _abilities(front: Front, loaded: LoadedModel) -> dict[str, Any]:
         "word_timestamps": can.word_timestamps,
         "punctuation": "never" if not can.punctuation else "optional" if info.takes_prompts else "always",
         "itn": can.itn,
-        "formats": ["spoken", "written"] if front.grammars.write_any(languages) else ["spoken"],
         "vocabulary": None if vocabulary is None else {"kind": vocabulary.kind, "size": vocabulary.size},
         "sample_rate": loaded.ready.sample_rate,
         "longest_recording_seconds": settings.max_audio_seconds,

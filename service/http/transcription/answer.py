@@ -5,7 +5,7 @@ import operator
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import NamedTuple, TypeVar
 
@@ -21,7 +21,6 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.recordings import Options
-from service.grammars import LANGUAGES as GRAMMARS
 from service.http.errors import error_response
 from service.http.front import Front
 from service.http.telemetry import Record
@@ -48,7 +47,6 @@ from transcripts.transcription import (
     spoken_fields,
     turns_of,
 )
-from transcripts.written_form import in_written_form
 from transcripts.written_language import language_of_parts, written_language
 
 T = TypeVar("T")
@@ -139,29 +137,13 @@ def _cut(front: Front, options: TranscriptionOptions, recording: Recording) -> C
 def _answers(
     front: Front, record: Record, options: TranscriptionOptions, cut: CutRecording, *, is_background: bool
 ) -> AsyncGenerator[Answer, None]:
-    """Return the answers of a recording's parts, in the form asked for; see `Recordings.transcribe`."""
-
-    async def write(part: Answer, phrases: Sequence[str]) -> list[str]:
-        language = options.language.code or options.fields.language
-        if language is None and part.identified:
-            language = part.identified.part.language
-        elif language is None:
-            language = (await options.detect_language(lambda: phrases)).code
-        return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
-
+    """Return the answers of a recording's parts; see `Recordings.transcribe`."""
     left = front.settings.request_timeout_seconds - record.stages.get("load", 0.0)
     asked = Options(
         *(record.caller or record.request_id, options.lane, options.prompt, options.identification),
         most_seconds=None if is_background else left,
     )
-    transcribed = front.core.transcribe(cut, asked)
-
-    async def written() -> AsyncGenerator[Answer, None]:
-        async with aclosing(transcribed) as answers:
-            async for part in answers:
-                yield replace(part, transcript=await in_written_form(part.transcript, partial(write, part)))
-
-    return written() if options.fields.format == "written" else transcribed
+    return front.core.transcribe(cut, asked)
 
 
 class _Item(NamedTuple):

@@ -83,7 +83,7 @@ class TranscriptionForm(BaseModel):
         bool,
         Field(
             description="Whether the model itself is asked to write numbers as people do, if its prompt has a slot for "
-            "it (Canary, `abilities.itn`); see also `format`. An extension."
+            "it (Canary, `abilities.itn`). An extension."
         ),
     ] = False
     phrases: Annotated[
@@ -96,13 +96,6 @@ class TranscriptionForm(BaseModel):
     ] = []
     keywords: Annotated[list[str], Field(description="The same as `phrases`.")] = []
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
-    format: Annotated[
-        Literal["spoken", "written"],
-        Field(
-            description="`written`: numbers, dates and money as people write them, if the service has grammars for the "
-            "language. An extension."
-        ),
-    ] = "spoken"
     subtitle_characters: Annotated[
         Annotated[int, Field(ge=16, le=200)] | SkipJsonSchema[None],
         Field(description="For srt and vtt: columns of a line; Han and kana take two. An extension."),
@@ -204,8 +197,6 @@ class TranscriptionForm(BaseModel):
         if parsed.response_format == "diarized_json" and not parsed.multichannel:
             message = "Speakers are known by their channels: diarized_json needs multichannel=true."
             raise unsupported("response_format", message)
-        if parsed.include and parsed.format == "written":
-            raise unsupported("include", "The tokens of logprobs are those that were spoken; use format 'spoken'.")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
             raise unsupported("include", message)

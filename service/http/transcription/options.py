@@ -17,8 +17,6 @@ from starlette.types import Receive
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.engine.protocol import ModelInfo
-from service.grammars import LANGUAGES as GRAMMARS
-from service.grammars import PACKAGE, Grammars
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, unsupported
 from service.http.front import Front
@@ -176,20 +174,7 @@ async def parse_options(
     prompt = prompt_of(fields, model.info, assumed, model.configured_languages)
     lane = model.lane(fields.decoder)
     prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
-    options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
-    if fields.format == "written":
-        _check_written_form(front.grammars, options.language.code or fields.language)
-    return options
-
-
-def _check_written_form(grammars: Grammars, language: str | None) -> None:
-    """Check that there are grammars for a language; None stands for one that will be detected."""
-    if not grammars.are_installed:
-        message = f"This service has no grammars that write numbers: its operator has not installed {PACKAGE}."
-        raise unsupported("format", message)
-    if language is not None and language not in GRAMMARS:
-        named, names = f"{language!r} ({NAMES[language]})", ", ".join(map(repr, GRAMMARS))
-        raise unsupported("format", f"There are no grammars that write numbers in {named}; there are for {names}.")
+    return TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
 
 
 def _identification(
@@ -233,8 +218,7 @@ def prompt_of(
     if not capabilities.word_timestamps:
         _refuse_times(fields)
     if fields.itn and not capabilities.itn:
-        message = "The model cannot be asked to write numbers as people do; format=written does so by grammars."
-        raise unsupported("itn", message)
+        raise unsupported("itn", "The model cannot be asked to write numbers as people do.")
     if not info.takes_prompts:
         if fields.target_language not in (None, fields.language):
             raise unsupported("target_language", "The model does not translate.")

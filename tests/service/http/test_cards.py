@@ -1,6 +1,5 @@
 """What `/v1/models` says of a model, by its family."""
 
-from service import grammars
 from tests.service.serving import serving
 
 
@@ -8,8 +7,7 @@ def cards(service) -> dict:
     return {one["id"]: one for one in service.client.get("/v1/models").json()["data"]}
 
 
-def test_a_card_lists_the_models_abilities(monkeypatch):
-    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
+def test_a_card_lists_the_models_abilities():
     with serving(model=None, models="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
         listed = cards(service)
         one = service.client.get("/v1/models/second").json()
@@ -27,7 +25,6 @@ def test_a_card_lists_the_models_abilities(monkeypatch):
             "word_timestamps": True,
             "punctuation": "never",
             "itn": False,
-            "formats": ["spoken", "written"],
             "vocabulary": None,
             "sample_rate": 16_000,
             "longest_recording_seconds": 600.0,
@@ -39,13 +36,11 @@ def test_a_card_lists_the_models_abilities(monkeypatch):
     assert listed["first"]["steno"]["abilities"]["languages"] == {"spoken": [], "written": []}
 
 
-def test_a_card_has_the_languages_of_the_settings(monkeypatch):
-    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
+def test_a_card_has_the_languages_of_the_settings():
     with serving(languages="fi,et") as service:
         abilities = cards(service)["stub"]["steno"]["abilities"]
 
     assert abilities["languages"]["spoken"] == ["fi", "et"]
-    assert abilities["formats"] == ["spoken"]  # there are grammars for neither
 
 
 def test_the_card_of_a_loading_model_has_its_state_only():
