@@ -42,9 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--clients", type=count, default=16, help="closed loop: clients, with one request at a time each (default: 16)"
     )
     load.add_argument("--rate", type=positive, help="open loop: requests a second, at random times (Poisson)")
-    load.add_argument("--trace", type=Path, help="open loop: a file with the time of a request in seconds on each line")
-    parser.add_argument("--burst", type=count, default=1, help="with --rate: requests sent together (default: 1)")
-    parser.add_argument("--seconds", type=positive, default=30.0, help="how long to send without --trace (default: 30)")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="how long to send (default: 30)")
     parser.add_argument(
         "--objective", type=positive, default=5.0, help="seconds within which an answer counts as goodput (default: 5)"
     )
@@ -61,9 +59,8 @@ def run(args: argparse.Namespace) -> int:
     import httpx
 
     uploads = [_upload(path, args) for path in args.files]
-    arrivals = _arrivals(args)
     try:
-        answers, took = asyncio.run(_measure(args, uploads, arrivals))
+        answers, took = asyncio.run(_measure(args, uploads))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{args.url}: {error or type(error).__name__}") from None
     report = _report(answers, took, args.objective)
@@ -71,40 +68,22 @@ def run(args: argparse.Namespace) -> int:
     return 1 if answers.errors or answers.mismatches else 0
 
 
-async def _measure(
-    args: argparse.Namespace, uploads: Sequence[Upload], arrivals: Sequence[float] | None
-) -> tuple[Answers, float]:
+async def _measure(args: argparse.Namespace, uploads: Sequence[Upload]) -> tuple[Answers, float]:
     from tqdm import tqdm
 
-    from cli.load import Load, alone, closed, connect, opened
+    from cli.load import Load, alone, closed, connect, opened, poisson
 
     async with connect(args.url) as client:
         distinct = list({upload.name: upload for upload in uploads}.values())
         expected = await alone(client, distinct if args.compare else distinct[:1])  # one shows that requests succeed
-        with tqdm(
-            unit="answer", file=sys.stderr, disable=None, total=None if arrivals is None else len(arrivals)
-        ) as bar:
+        with tqdm(unit="answer", file=sys.stderr, disable=None) as bar:
             load = Load(client, args.objective, expected if args.compare else {}, bar.update)
             began = time.monotonic()
-            if arrivals is None:
+            if args.rate is None:
                 await closed(load, uploads, args.clients, args.seconds, args.seed)
             else:
-                await opened(load, uploads, arrivals, args.seed)
+                await opened(load, uploads, poisson(args.rate, args.seconds, args.seed), args.seed)
         return load.answers, time.monotonic() - began
-
-
-def _arrivals(args: argparse.Namespace) -> list[float] | None:
-    from cli.load import poisson
-
-    if args.trace is not None:
-        try:
-            times = [float(line) for line in args.trace.read_text(encoding="utf-8").split()]
-        except (OSError, ValueError) as error:
-            raise CommandError(f"{args.trace}: {error}") from None
-        if not all(map(math.isfinite, times)):
-            raise CommandError(f"{args.trace}: a time is not a finite number")
-        return sorted(times)
-    return None if args.rate is None else list(poisson(args.rate, args.seconds, args.burst, args.seed))
 
 
 def _upload(path: Path, args: argparse.Namespace) -> Upload:

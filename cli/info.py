@@ -25,8 +25,6 @@ def run(args: argparse.Namespace) -> int:
         info = _info(args.model)
     except CheckpointError as error:
         raise CommandError(str(error)) from error
-    if budgets := _budgets(args.model):
-        info["batch_seconds"] = budgets
     if args.json:
         print(json.dumps(info, ensure_ascii=False))
         return 0
@@ -46,22 +44,6 @@ def _info(model: str) -> dict[str, Any]:
         return load_model(model).info()
     except OtherPurposeError:
         return load_identifier(model).info()
-
-
-def _budgets(model: str) -> dict[str, float]:
-    """Return the batch budgets that engines measured for a checkpoint, in audio-seconds, by what they depend on."""
-    from models import bundled, checkpoint_path
-    from service.engine.budgets import BudgetCache
-    from service.engine.identity import identity
-
-    known = model if model == bundled.NAME else identity(checkpoint_path(model))
-    return {
-        f"{setup.device}, {setup.dtype}"
-        + (f", threads {setup.threads}" if setup.threads else "")
-        + (f", {setup.options}" if setup.options else ""): seconds
-        for setup, seconds in BudgetCache()
-        if setup.model == known
-    }
 
 
 def _rows(info: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

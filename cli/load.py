@@ -125,11 +125,11 @@ async def opened(load: Load, uploads: Sequence[Upload], arrivals: Iterable[float
             group.create_task(load.ask(chosen.choice(uploads), began + arrival))
 
 
-def poisson(rate: float, seconds: float, burst: int, seed: int) -> Iterator[float]:
-    """Yield times of arrival: ``rate`` a second on average, in bursts that are independent of each other."""
+def poisson(rate: float, seconds: float, seed: int) -> Iterator[float]:
+    """Yield times of arrival that are independent of each other: ``rate`` a second on average."""
     chosen, now = random.Random(seed), 0.0  # noqa: S311
-    while (now := now + chosen.expovariate(rate / burst)) < seconds:
-        yield from [now] * burst
+    while (now := now + chosen.expovariate(rate)) < seconds:
+        yield now
 
 
 async def alone(client: httpx.AsyncClient, uploads: Iterable[Upload]) -> dict[str, str]:

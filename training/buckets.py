@@ -27,13 +27,11 @@ class Buckets:
     Attributes:
         all: the buckets, ascending by seconds, and by labels among those of equal seconds.
         batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
-        batch_labels: labels and padding that a batch may hold, or None for any number.
-        counts: clips of a full batch of each bucket, in place of these two limits; None: as the limits allow.
+        counts: clips of a full batch of each bucket, in place of ``batch_seconds``, or None.
     """
 
     all: tuple[Bucket, ...]
     batch_seconds: float
-    batch_labels: int | None = None
     counts: tuple[int, ...] | None = None
 
     @property
@@ -57,11 +55,7 @@ class Buckets:
         """Return the number of clips in a full batch."""
         if self.counts:
             return self.counts[bucket]
-        shape = self.all[bucket]
-        rows = int(self.batch_seconds / shape.seconds)
-        if self.batch_labels and shape.labels:
-            rows = min(rows, self.batch_labels // shape.labels)
-        return max(1, rows)
+        return max(1, int(self.batch_seconds / self.all[bucket].seconds))
 
 
 def buckets_of_equal_audio(
@@ -70,7 +64,6 @@ def buckets_of_equal_audio(
     batch_seconds: float,
     labels: ArrayLike | None = None,
     label_buckets: int = 1,
-    batch_labels: int | None = None,
 ) -> Buckets:
     """Return buckets that hold about equal audio, and are then divided by labels evenly.
 
@@ -86,7 +79,7 @@ def buckets_of_equal_audio(
         for number, bound in enumerate(bounds)
         for edge in _edges(numbers[of_clip == number], label_buckets)
     ]
-    return Buckets(tuple(found), batch_seconds, batch_labels)
+    return Buckets(tuple(found), batch_seconds)
 
 
 def _edges(sizes: NDArray[np.float64] | NDArray[np.int64], count: int) -> list[float]:

@@ -54,9 +54,7 @@ class Batches:
         buckets: most lengths of batches; clips of each length have about the same audio.
         label_buckets: most buckets by labels for clips of similar length. None is 4 for an attention decoder,
             which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
-        labels: labels and padding in one batch, at most; None sets no bound.
-        rows: clips in a batch of each bucket, as `steno train run --probe` finds them; they replace ``seconds`` and
-            ``labels``.
+        rows: clips in a batch of each bucket, as `steno train run --probe` finds them; they replace ``seconds``.
         parts: batches in a step, whose gradients are summed. Processes share them, and a single process computes them
             one after the other, so the step is the same on any number of devices (training/ranks.py).
     """
@@ -64,7 +62,6 @@ class Batches:
     seconds: float = within(1, 10_000)
     buckets: int = within(1, 100, default=12)
     label_buckets: int | None = within(1, 100, default=None)
-    labels: int | None = within(1, 1_000_000, default=None)
     rows: tuple[int, ...] | None = within(1, 100_000, default=None)
     parts: int = within(1, 10_000, default=1)
 

@@ -319,7 +319,7 @@ def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeat
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
     seconds, labels, batches = takes.seconds, takes.labels, recipe.batches
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
-    buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
+    buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets)
     if batches.rows and len(batches.rows) != len(buckets.all):
         raise RecipeError(
             f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets", "batches.rows"

@@ -14,9 +14,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="make the language model of a CTC decoder",
         description="Count n-grams of a model's tokens in sentences (docs/training.md).",
     )
-    parser.add_argument(
-        "text", metavar="TEXT", help="sentences, one a line (.xz: compressed), or a manifest, for its transcripts"
-    )
+    parser.add_argument("text", metavar="TEXT", help="sentences, one a line, or a manifest, for its transcripts")
     parser.add_argument(
         "--vocabulary", required=True, metavar="FILE", help="the model's .nemo checkpoint, or its SentencePiece model"
     )

@@ -14,9 +14,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="make the labels of a model to be trained",
         description="Make a SentencePiece model, which a recipe may name as its vocabulary (docs/training.md).",
     )
-    parser.add_argument(
-        "text", metavar="TEXT", help="sentences, one a line (.xz: compressed), or a manifest, for its transcripts"
-    )
+    parser.add_argument("text", metavar="TEXT", help="sentences, one a line, or a manifest, for its transcripts")
     parser.add_argument("--size", type=count, required=True, metavar="N", help="how many pieces")
     parser.add_argument("--out", required=True, metavar="FILE", help="where the SentencePiece model goes")
     parser.set_defaults(run=run)

@@ -2,17 +2,8 @@
 
 import json
 
-import pytest
-
 import cli
 import models
-from service.engine.budgets import BudgetCache, Setup
-from service.engine.identity import identity
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def test_json_is_the_models_info(golden, capsys):
@@ -36,23 +27,6 @@ def test_the_table_has_a_line_for_each_fact_that_is_known(golden, capsys):
     assert facts["vocabulary: size"] == "128"
     assert facts["capabilities: translation"] == "no"
     assert "languages" not in facts
-
-
-def test_the_batch_budgets_found_for_a_checkpoint_are_shown(golden, capsys):
-    path = golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
-    BudgetCache().keep(Setup(identity(path), "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 93.75)
-    BudgetCache().keep(Setup(identity(path), "A100", "bfloat16", 0, 40.0, "0.1", "beam=4"), 960.0)
-    BudgetCache().keep(Setup("another", "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 1.0)
-
-    assert cli.main(["info", str(path)]) == 0
-    assert "batch seconds: AMD EPYC, bfloat16, threads 2" in (told := capsys.readouterr().out)
-    assert "93.75" in told
-
-    assert cli.main(["info", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {
-        "AMD EPYC, bfloat16, threads 2": 93.75,
-        "A100, bfloat16, beam=4": 960.0,
-    }
 
 
 def test_a_language_identifier_is_described_by_its_languages(golden, capsys):

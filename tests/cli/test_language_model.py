@@ -1,6 +1,5 @@
 """`steno train language-model` makes what `--language-model` takes."""
 
-import lzma
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ SAMPLE = ROOT / "samples" / "austen.flac"
 
 @pytest.fixture
 def text(tmp_path):
-    path = tmp_path / "sentences.txt.xz"
-    path.write_bytes(lzma.compress(b"he might have been made\nmore respectable than he was\n" * 5))
+    path = tmp_path / "sentences.txt"
+    path.write_text("he might have been made\nmore respectable than he was\n" * 5)
     return str(path)
 
 
