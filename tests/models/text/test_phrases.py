@@ -50,7 +50,7 @@ def test_lists_are_grown_once_and_rows_without_phrases_have_none(monkeypatch):
 
 
 def test_a_phrase_of_another_list_is_divided_once(monkeypatch):
-    grown, divided = trees(WordPieceTokenizer(b"a\n##b\nb")), []
+    grown, divided = trees(CharacterTokenizer(["a", "b", " "])), []
     monkeypatch.setattr("models.text.phrases.written_ways", lambda *of: divided.append(of[0]) or written_ways(*of))
 
     for lines in ("ab\nb", "b\na\t2", "a\nab"):
