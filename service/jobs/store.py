@@ -17,8 +17,6 @@ from service.jobs.job import Delivery, Job, JobResult
 _VERSION = 3
 # Names of recordings are ids of jobs. Nothing else is ever deleted.
 _RECORDING = re.compile(r"job_[0-9a-f]{32}")
-# What an empty folder may hold: what we make in it, and what a new file system has.
-_OWN_NAMES = frozenset({"recordings", "lock", "lost+found"})
 # Expired jobs are deleted in transactions of this size: one for each job would take as many syncs, one for all would
 # hold up polls.
 _DELETED_AT_ONCE = 100
@@ -107,16 +105,12 @@ class JobStore:
         self._max_bytes = max_bytes
         path = folder / "jobs.sqlite"
         try:
-            if not path.exists():
-                _check_it_is_ours(folder)
             self._recordings.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
             raise JobsFolderError(f"the folder of the jobs, {folder}, is used by another service") from None
-        except JobsFolderError:
-            raise
         except OSError as error:
             raise JobsFolderError(f"the folder of the jobs, {folder}, cannot be used: {error.strerror}") from None
         try:
@@ -384,21 +378,6 @@ def _job(row: sqlite3.Row) -> Job:
     *fields, traceparent, url, secret, client, state, attempts, error = row
     delivery = None if url is None else Delivery(url, secret, client, state, attempts, error)
     return replace(Job(*fields), traceparent=traceparent, delivery=delivery)
-
-
-def _check_it_is_ours(folder: Path) -> None:
-    """Check that a folder without our database has no files of somebody else.
-
-    Raises:
-        JobsFolderError: if it has.
-    """
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    recordings = folder / "recordings"
-    inside = [path.name for path in recordings.iterdir()] if recordings.is_dir() else []
-    if not _OWN_NAMES.issuperset(names) or not all(map(_RECORDING.fullmatch, inside)):
-        raise JobsFolderError(
-            f"the folder of the jobs, {folder}, has files that are not of jobs; name an empty folder, or a new one"
-        )
 
 
 def _sync_folder(folder: Path) -> None:

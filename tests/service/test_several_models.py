@@ -53,23 +53,6 @@ def test_requests_for_all_of_them_at_once_are_each_answered_by_their_own(service
     assert len({answer.json()["text"] for answer in answers}) >= 5
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "status", "code"),
-    [
-        ("translations", {"model": "jasper"}, 404, "model_not_found"),
-        ("transcriptions", {"model": "canary", "language": "fr"}, 400, "unsupported_value"),
-        ("transcriptions", {"model": "jasper", "target_language": "de"}, 400, "unsupported_value"),
-        ("transcriptions", {"model": "jasper", "decoder": "tdt"}, 400, "unsupported_value"),
-        ("transcriptions", {"model": "parakeet"}, 404, "model_not_found"),
-    ],
-    ids=str,
-)
-def test_what_one_of_them_cannot_do_is_refused_though_another_can(service, path, fields, status, code):
-    answer = post(service, path, **fields)
-
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-
-
 def test_the_weights_of_each_model_are_logged(service, models):
     logged = {event["model"]: event["weight_bytes"] for event in service.events("model ready")}
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
 
 from service.http.keys.access import Access
 from service.keys import Key, KeyLimits
@@ -19,16 +18,11 @@ log = logging.getLogger("steno.keys")
 _LOOK_SECONDS = 1.0
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class _Options:
-    """Options that may follow a key."""
-
-    max_requests: int | None = Field(default=None, gt=0)
-    requests_per_minute: int | None = Field(default=None, gt=0)
-    audio_seconds_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-
-_OPTIONS = TypeAdapter(_Options)
+_OPTIONS: dict[str, Callable[[str], float]] = {
+    "max_requests": int,
+    "requests_per_minute": int,
+    "audio_seconds_per_minute": float,
+}
 
 
 def parse_keys(text: str, default: KeyLimits) -> list[Key]:
@@ -50,24 +44,20 @@ def parse_keys(text: str, default: KeyLimits) -> list[Key]:
 
 
 def _limits(options: list[str], default: KeyLimits) -> KeyLimits | None:
-    given: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise ValueError("has something that is not option=value")
-        given[name] = value
-    try:
-        own = _OPTIONS.validate_python(given)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        name = str(fault["loc"][0])
-        if fault["type"] == "unexpected_keyword_argument":
-            known = ", ".join(KeyLimits.__slots__)
-            raise ValueError(f"has an unknown option; there are {known}") from None
-        raise ValueError(f"has a wrong {name}: {fault['msg']}") from None
-    if not given:
-        return None
-    return KeyLimits(*(getattr(own if name in given else default, name) for name in KeyLimits.__slots__))
+        if name not in _OPTIONS:
+            raise ValueError(f"has an unknown option; there are {', '.join(_OPTIONS)}")
+        try:
+            own[name] = _OPTIONS[name](value)
+        except ValueError:
+            own[name] = 0
+        if not 0 < own[name] < math.inf:
+            raise ValueError(f"has a wrong {name}: it must be a number above 0")
+    return replace(default, **own) if own else None
 
 
 class KeyFile:

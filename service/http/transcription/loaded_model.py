@@ -1,6 +1,5 @@
 """A loaded model, and the checks that it can do what a request asks for."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,11 +34,6 @@ class LoadedModel:
     def info(self) -> ModelInfo:
         """Its description."""
         return self.ready.info
-
-    @property
-    def token_bytes(self) -> Sequence[bytes]:
-        """The text of each token, in UTF-8, by id."""
-        return self.ready.token_bytes
 
     @cached_property
     def languages(self) -> list[str]:

@@ -124,7 +124,7 @@ class TranscriptionOptions:
     @property
     def token_bytes(self) -> Sequence[bytes] | None:
         """The text of each token, if log-probabilities are wanted."""
-        return self.model.token_bytes if "logprobs" in self.fields.include else None
+        return self.model.ready.token_bytes if "logprobs" in self.fields.include else None
 
     @property
     def has_times(self) -> bool:

@@ -50,7 +50,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
         (f"alice:{KEY}", "line 2 is not name:sha256"),
         (f"{BOB} 60", "line 2 has something that is not option=value"),
         (f"{BOB} requests=60", "line 2 has an unknown option; there are max_requests, requests_per_minute, audio_"),
-        (f"{BOB} max_requests=0", "line 2 has a wrong max_requests: Input should be greater than 0"),
+        (f"{BOB} max_requests=0", "line 2 has a wrong max_requests: it must be a number above 0"),
         (f"{BOB} audio_seconds_per_minute=inf", "line 2 has a wrong audio_seconds_per_minute"),
         (f"{BOB} requests_per_minute=many", "line 2 has a wrong requests_per_minute"),
     ],

@@ -4,15 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
-from service.keys import digest
 from tests.conftest import CLIENTS, ROOT
-from tests.service.serving import form, serving, tone, wait_for, wav
+from tests.service.serving import serving, tone, wav
 
 pytestmark = pytest.mark.clients
 
@@ -113,23 +111,6 @@ def test_javascript_tries_again_when_the_service_refuses(tmp_path):
             ("InternalServerError", "draining")
         }
         assert service.metric(RETRIES) == len(refused)
-
-
-@pytest.mark.slow
-def test_javascript_tries_again_when_its_key_has_enough(tmp_path):
-    with serving(api_keys=f"me:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
-        service.hold_engine()
-        first = pool.submit(service.post, **form(wav(SECOND)), headers={"authorization": f"Bearer {KEY}"})
-        wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 1)
-
-        refused = ask_from_javascript(service, tmp_path)["formats"]
-        service.release_engine()
-
-        assert {(refusal["kind"], refusal["type"]) for refusal in refused.values()} == {
-            ("RateLimitError", "rate_limit_error")
-        }
-        assert service.metric(RETRIES) == len(refused)
-        assert first.result().status_code == 200
 
 
 @pytest.mark.slow

@@ -166,24 +166,9 @@ def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     (tmp_path / "newer.sqlite").rename(tmp_path / "newer" / "jobs.sqlite")
     with pytest.raises(JobsFolderError, match="another version"):
         store_in(tmp_path / "newer")
-    (tmp_path / "strange" / "recordings" / "folder").mkdir(parents=True)
-    with pytest.raises(JobsFolderError, match="not of jobs"):
-        store_in(tmp_path / "strange")
 
 
-@pytest.mark.parametrize("name", ["recordings/interview.wav", "holiday.jpg", "recordings/job_1"])
-def test_a_folder_with_files_of_somebody_else_is_refused_and_keeps_them(tmp_path, name):
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(b"theirs")
-
-    with pytest.raises(JobsFolderError, match="has files that are not of jobs"):
-        store_in(tmp_path)
-    assert file.read_bytes() == b"theirs"
-
-
-def test_a_new_file_system_is_an_empty_folder_and_only_our_own_leftovers_are_deleted(tmp_path):
-    (tmp_path / "lost+found").mkdir()
+def test_only_our_own_leftovers_are_deleted(tmp_path):
     store_in(tmp_path).close()
     ours, theirs = (tmp_path / "recordings" / name for name in ("job_" + 32 * "0", "notes.txt"))
     ours.touch()
