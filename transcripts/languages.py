@@ -2,60 +2,49 @@
 
 import re
 
-# ISO 639-1 codes and English names: those of OpenAI's API, if it has the language.
+# Codes in ISO 639-1, in 639-3 and, where that differs, 639-2/B; English names, those of OpenAI's API if it has them.
 _TABLE = """
-aa afar, ab abkhazian, ae avestan, af afrikaans, ak akan, am amharic, an aragonese, ar arabic, as assamese,
-av avaric, ay aymara, az azerbaijani, ba bashkir, be belarusian, bg bulgarian, bi bislama, bm bambara,
-bn bengali, bo tibetan, br breton, bs bosnian, ca catalan, ce chechen, ch chamorro, co corsican, cr cree,
-cs czech, cu church slavonic, cv chuvash, cy welsh, da danish, de german, dv divehi, dz dzongkha, ee ewe,
-el greek, en english, eo esperanto, es spanish, et estonian, eu basque, fa persian, ff fulah, fi finnish,
-fj fijian, fo faroese, fr french, fy western frisian, ga irish, gd scottish gaelic, gl galician, gn guarani,
-gu gujarati, gv manx, ha hausa, he hebrew, hi hindi, ho hiri motu, hr croatian, ht haitian creole,
-hu hungarian, hy armenian, hz herero, ia interlingua, id indonesian, ie interlingue, ig igbo,
-ii sichuan yi, ik inupiaq, io ido, is icelandic, it italian, iu inuktitut, ja japanese, jv javanese,
-ka georgian, kg kongo, ki kikuyu, kj kuanyama, kk kazakh, kl kalaallisut, km khmer, kn kannada, ko korean,
-kr kanuri, ks kashmiri, ku kurdish, kv komi, kw cornish, ky kyrgyz, la latin, lb luxembourgish, lg ganda,
-li limburgish, ln lingala, lo lao, lt lithuanian, lu luba-katanga, lv latvian, mg malagasy, mh marshallese,
-mi maori, mk macedonian, ml malayalam, mn mongolian, mr marathi, ms malay, mt maltese, my myanmar, na nauru,
-nb norwegian bokmål, nd north ndebele, ne nepali, ng ndonga, nl dutch, nn nynorsk, no norwegian,
-nr south ndebele, nv navajo, ny chichewa, oc occitan, oj ojibwa, om oromo, or oriya, os ossetian, pa punjabi,
-pi pali, pl polish, ps pashto, pt portuguese, qu quechua, rm romansh, rn rundi, ro romanian, ru russian,
-rw kinyarwanda, sa sanskrit, sc sardinian, sd sindhi, se northern sami, sg sango, si sinhala, sk slovak,
-sl slovenian, sm samoan, sn shona, so somali, sq albanian, sr serbian, ss swati, st sotho, su sundanese,
-sv swedish, sw swahili, ta tamil, te telugu, tg tajik, th thai, ti tigrinya, tk turkmen, tl tagalog,
-tn tswana, to tongan, tr turkish, ts tsonga, tt tatar, tw twi, ty tahitian, ug uyghur, uk ukrainian,
-ur urdu, uz uzbek, ve venda, vi vietnamese, vo volapük, wa walloon, wo wolof, xh xhosa, yi yiddish,
-yo yoruba, za zhuang, zh chinese, zu zulu
-"""
-# Their codes in ISO 639-3, and in ISO 639-2/B where that differs.
-_LONGER_CODES = """
-aa aar, ab abk, ae ave, af afr, ak aka, am amh, an arg, ar ara, as asm, av ava, ay aym, az aze, ba bak, be bel, bg
-bul, bi bis, bm bam, bn ben, bo bod tib, br bre, bs bos, ca cat, ce che, ch cha, co cos, cr cre, cs ces cze, cu chu,
-cv chv, cy cym wel, da dan, de deu ger, dv div, dz dzo, ee ewe, el ell gre, en eng, eo epo, es spa, et est, eu eus
-baq, fa fas per, ff ful, fi fin, fj fij, fo fao, fr fra fre, fy fry, ga gle, gd gla, gl glg, gn grn, gu guj, gv glv,
-ha hau, he heb, hi hin, ho hmo, hr hrv, ht hat, hu hun, hy hye arm, hz her, ia ina, id ind, ie ile, ig ibo, ii iii,
-ik ipk, io ido, is isl ice, it ita, iu iku, ja jpn, jv jav, ka kat geo, kg kon, ki kik, kj kua, kk kaz, kl kal, km
-khm, kn kan, ko kor, kr kau, ks kas, ku kur, kv kom, kw cor, ky kir, la lat, lb ltz, lg lug, li lim, ln lin, lo lao,
-lt lit, lu lub, lv lav, mg mlg, mh mah, mi mri mao, mk mkd mac, ml mal, mn mon, mr mar, ms msa may, mt mlt, my mya
-bur, na nau, nb nob, nd nde, ne nep, ng ndo, nl nld dut, nn nno, no nor, nr nbl, nv nav, ny nya, oc oci, oj oji, om
-orm, or ori, os oss, pa pan, pi pli, pl pol, ps pus, pt por, qu que, rm roh, rn run, ro ron rum, ru rus, rw kin, sa
-san, sc srd, sd snd, se sme, sg sag, si sin, sk slk slo, sl slv, sm smo, sn sna, so som, sq sqi alb, sr srp, ss ssw,
-st sot, su sun, sv swe, sw swa, ta tam, te tel, tg tgk, th tha, ti tir, tk tuk, tl tgl, tn tsn, to ton, tr tur, ts
-tso, tt tat, tw twi, ty tah, ug uig, uk ukr, ur urd, uz uzb, ve ven, vi vie, vo vol, wa wln, wo wol, xh xho, yi yid,
-yo yor, za zha, zh zho chi, zu zul
+aa aar: afar, ab abk: abkhazian, ae ave: avestan, af afr: afrikaans, ak aka: akan, am amh: amharic,
+an arg: aragonese, ar ara: arabic, as asm: assamese, av ava: avaric, ay aym: aymara, az aze: azerbaijani,
+ba bak: bashkir, be bel: belarusian, bg bul: bulgarian, bi bis: bislama, bm bam: bambara, bn ben: bengali,
+bo bod tib: tibetan, br bre: breton, bs bos: bosnian, ca cat: catalan, ce che: chechen, ch cha: chamorro,
+co cos: corsican, cr cre: cree, cs ces cze: czech, cu chu: church slavonic, cv chv: chuvash, cy cym wel: welsh,
+da dan: danish, de deu ger: german, dv div: divehi, dz dzo: dzongkha, ee ewe: ewe, el ell gre: greek,
+en eng: english, eo epo: esperanto, es spa: spanish, et est: estonian, eu eus baq: basque, fa fas per: persian,
+ff ful: fulah, fi fin: finnish, fj fij: fijian, fo fao: faroese, fr fra fre: french, fy fry: western frisian,
+ga gle: irish, gd gla: scottish gaelic, gl glg: galician, gn grn: guarani, gu guj: gujarati, gv glv: manx,
+ha hau: hausa, he heb: hebrew, hi hin: hindi, ho hmo: hiri motu, hr hrv: croatian, ht hat: haitian creole,
+hu hun: hungarian, hy hye arm: armenian, hz her: herero, ia ina: interlingua, id ind: indonesian,
+ie ile: interlingue, ig ibo: igbo, ii iii: sichuan yi, ik ipk: inupiaq, io ido: ido, is isl ice: icelandic,
+it ita: italian, iu iku: inuktitut, ja jpn: japanese, jv jav: javanese, ka kat geo: georgian, kg kon: kongo,
+ki kik: kikuyu, kj kua: kuanyama, kk kaz: kazakh, kl kal: kalaallisut, km khm: khmer, kn kan: kannada,
+ko kor: korean, kr kau: kanuri, ks kas: kashmiri, ku kur: kurdish, kv kom: komi, kw cor: cornish, ky kir: kyrgyz,
+la lat: latin, lb ltz: luxembourgish, lg lug: ganda, li lim: limburgish, ln lin: lingala, lo lao: lao,
+lt lit: lithuanian, lu lub: luba-katanga, lv lav: latvian, mg mlg: malagasy, mh mah: marshallese, mi mri mao: maori,
+mk mkd mac: macedonian, ml mal: malayalam, mn mon: mongolian, mr mar: marathi, ms msa may: malay, mt mlt: maltese,
+my mya bur: myanmar, na nau: nauru, nb nob: norwegian bokmål, nd nde: north ndebele, ne nep: nepali, ng ndo: ndonga,
+nl nld dut: dutch, nn nno: nynorsk, no nor: norwegian, nr nbl: south ndebele, nv nav: navajo, ny nya: chichewa,
+oc oci: occitan, oj oji: ojibwa, om orm: oromo, or ori: oriya, os oss: ossetian, pa pan: punjabi, pi pli: pali,
+pl pol: polish, ps pus: pashto, pt por: portuguese, qu que: quechua, rm roh: romansh, rn run: rundi,
+ro ron rum: romanian, ru rus: russian, rw kin: kinyarwanda, sa san: sanskrit, sc srd: sardinian, sd snd: sindhi,
+se sme: northern sami, sg sag: sango, si sin: sinhala, sk slk slo: slovak, sl slv: slovenian, sm smo: samoan,
+sn sna: shona, so som: somali, sq sqi alb: albanian, sr srp: serbian, ss ssw: swati, st sot: sotho,
+su sun: sundanese, sv swe: swedish, sw swa: swahili, ta tam: tamil, te tel: telugu, tg tgk: tajik, th tha: thai,
+ti tir: tigrinya, tk tuk: turkmen, tl tgl: tagalog, tn tsn: tswana, to ton: tongan, tr tur: turkish, ts tso: tsonga,
+tt tat: tatar, tw twi: twi, ty tah: tahitian, ug uig: uyghur, uk ukr: ukrainian, ur urd: urdu, uz uzb: uzbek,
+ve ven: venda, vi vie: vietnamese, vo vol: volapük, wa wln: walloon, wo wol: wolof, xh xho: xhosa, yi yid: yiddish,
+yo yor: yoruba, za zha: zhuang, zh zho chi: chinese, zu zul: zulu
 """
 # Further names that OpenAI's API takes.
 _OTHER_NAMES = """
 my burmese, ca valencian, nl flemish, ht haitian, lb letzeburgesch, ps pushto, pa panjabi, ro moldavian, ro moldovan,
 si sinhalese, es castilian, zh mandarin
 """
-NAMES = {code: name for code, _, name in (entry.strip().partition(" ") for entry in _TABLE.split(","))}
+_ENTRIES = [(*codes.split(), name) for codes, name in (entry.split(": ") for entry in _TABLE.strip().split(","))]
+NAMES = {code: name for code, *_, name in _ENTRIES}
 _CODES = {name: code for code, name in NAMES.items()}
 _CODES |= {name: code for code, _, name in (entry.strip().partition(" ") for entry in _OTHER_NAMES.split(","))}
-_SHORT_CODES = {code: code for code in NAMES}
-_SHORT_CODES |= {
-    longer: code for code, *codes in (entry.split() for entry in _LONGER_CODES.split(",")) for longer in codes
-}
+_SHORT_CODES = {any_code: codes[0] for *codes, _ in _ENTRIES for any_code in codes}
 _TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*")  # RFC 5646, or POSIX with an underscore
 
 
