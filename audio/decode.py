@@ -21,9 +21,8 @@ from audio.limits import AudioLimits, check_form
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, Wanted, drain
 from audio.packets import PacketSource, check_same_channels, tracks_of
-from audio.pcm import RAW, PcmSource
+from audio.pcm import RAW, PcmSource, RawFormat
 from audio.piece import Piece
-from audio.raw import RawFormat
 from audio.reader import suits_libsndfile
 from audio.samples import Samples
 from audio.sniff import container_of

@@ -4,13 +4,14 @@ It needs no library, and so no process of its own.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import Message
 from os import SEEK_END
 from typing import BinaryIO, Self
 
 import numpy as np
 
 from audio.limits import AudioLimits, check_form
-from audio.raw import RawFormat
 from audio.riff import Pcm, read_header
 from audio.samples import Samples
 from audio.source import Mix
@@ -21,6 +22,33 @@ _SAMPLE_BYTES = 2
 _SCALE = np.float32(2.0**-15)
 _QUICK_BYTES = 1 << 19  # 16 s of one channel at 16 kHz
 _VALUES_OF_BLOCK = 1 << 18  # the same
+
+
+@dataclass(frozen=True, slots=True)
+class RawFormat:
+    """The format of raw 16-bit PCM: channels, samples per second, and byte order."""
+
+    channels: int
+    rate: int
+    big_endian: bool = False
+
+    @classmethod
+    def of_media_type(cls, media_type: str) -> Self | None:
+        """Read `audio/pcm;rate=16000;channels=1` (little-endian) or `audio/l16;...` (big-endian, RFC 2586).
+
+        `audio/l16` has one channel by default. Returns None for other types and where rate or channels are missing;
+        then the content decides.
+        """
+        kind = media_type.partition(";")[0].strip().lower()
+        if kind not in {"audio/pcm", "audio/l16"}:
+            return None
+        message = Message()
+        message["content-type"] = media_type
+        usual = "1" if kind == "audio/l16" else ""
+        rate, channels = str(message.get_param("rate", "")), str(message.get_param("channels", usual))
+        if not (_is_number(rate) and _is_number(channels)):
+            return None
+        return cls(channels=int(channels), rate=int(rate), big_endian=kind == "audio/l16")
 
 
 def quick_pcm(file: BinaryIO, rate: int) -> Pcm | None:
@@ -71,3 +99,7 @@ class PcmSource:
             self.frames += len(block)
             self._limits.check_decoded(self.frames, self.rate, self.channels)
             yield mix(block)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0

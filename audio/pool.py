@@ -17,8 +17,7 @@ from audio.errors import DecoderCrashedError, InvalidAudioError
 from audio.fatal_files import FatalFiles
 from audio.joined import begins
 from audio.origin import Origin, Sink, Wanted, drain
-from audio.pcm import RAW, PcmSource
-from audio.raw import RawFormat
+from audio.pcm import RAW, PcmSource, RawFormat
 from audio.riff import read_header
 from audio.sniff import container_of
 

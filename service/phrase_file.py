@@ -12,21 +12,21 @@ class PhraseFile:
     """Phrases that all requests have, besides their own.
 
     Args:
-        path: the file, a phrase a line (transcripts/phrases.py); None: there are none.
+        path: the file, a phrase a line (transcripts/phrases.py).
 
     Raises:
         PhraseError: if the file cannot be read, or is wrong.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._state = self._now()
-        self._lines = "" if path is None else read_phrases(path)
+        self._lines = read_phrases(path)
 
     def lines(self) -> str:
         """Return the phrases as lines; a file that has become wrong is logged, and the last right one stays."""
         state = self._now()
-        if self._path is not None and state != self._state:
+        if state != self._state:
             self._state = state
             try:
                 self._lines = read_phrases(self._path)
@@ -37,7 +37,7 @@ class PhraseFile:
     def _now(self) -> object:
         """Return what changes with the file; None if there is none."""
         try:
-            status = self._path.stat() if self._path else None
+            status = self._path.stat()
         except OSError:
             return None
-        return status and (status.st_ino, status.st_mtime_ns, status.st_size)
+        return (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -89,7 +89,8 @@ class Server:
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         try:
-            PhraseFile(settings.phrases)  # a wrong file is an error now; each process that answers HTTP reads its own
+            if settings.phrases:  # a wrong file is an error now; each process that answers HTTP reads its own
+                PhraseFile(settings.phrases)
         except PhraseError as error:
             raise SettingsError(f"STENO_PHRASES (--phrases): {error}") from None
         self.metrics.expect_keys(self._access.names)

@@ -81,8 +81,3 @@ def read_phrases(path: Path) -> str:
         raise PhraseError(f"{path} is not UTF-8: {error}") from error
     except PhraseError as error:
         raise PhraseError(f"{path}: {error}") from error
-
-
-def merged_phrases(*lists: str) -> str:
-    """Return lists of lines as one; each may be as long as a list may be."""
-    return "\n".join(filter(None, lists))

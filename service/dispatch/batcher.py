@@ -132,10 +132,15 @@ class Budget:
 
 
 class _BucketKey(NamedTuple):
-    """A bucket of a lane: the index of its range of lengths, and whether its texts have times."""
+    """A bucket of a lane.
+
+    Attributes:
+        length: the index of its range of lengths.
+        has_times: whether the model writes two times with each word, which makes a text two to three times as long.
+    """
 
     length: int
-    writes_times: bool
+    has_times: bool
 
 
 @dataclass(slots=True)
@@ -332,7 +337,7 @@ class Batcher:
         return self._background_turns if utterance.is_background else self._turns
 
     def _key(self, utterance: Utterance) -> _BucketKey:
-        return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
+        return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.prompt.timestamps)
 
     def _is_clip(self, utterance: Utterance) -> bool:
         """Return whether it is a whole recording; jobs count as parts, because no client waits for them."""
@@ -375,7 +380,7 @@ def _nearest_first(
     buckets: Mapping[_BucketKey, Mapping[int, Utterance]], own: _BucketKey
 ) -> Iterator[tuple[_BucketKey, Utterance]]:
     def distance(key: _BucketKey) -> tuple[int, int, bool]:
-        return abs(key.length - own.length), key.length, key.writes_times != own.writes_times
+        return abs(key.length - own.length), key.length, key.has_times != own.has_times
 
     for key in sorted(buckets, key=distance):
         for utterance in buckets[key].values():

@@ -81,8 +81,3 @@ class Utterance:
     prompt: Prompt = DEFAULT_PROMPT
     is_background: bool = False
     recording_seconds: float = 0.0
-
-    @property
-    def writes_times(self) -> bool:
-        """Whether the model is to write two times with each word, which makes a text two to three times as long."""
-        return self.prompt.timestamps

@@ -47,7 +47,7 @@ class Front:
     intake: Intake
     started: int
     access: Access
-    phrases: PhraseFile
+    phrases: PhraseFile | None
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=Tracer)
 

@@ -87,7 +87,7 @@ async def open_front(
                 intake=Intake(cores),
                 started=int(time.time()),
                 access=access,
-                phrases=PhraseFile(settings.phrases),
+                phrases=PhraseFile(settings.phrases) if settings.phrases else None,
                 outbound=outbound,
                 tracer=tracer,
             )

@@ -10,8 +10,8 @@ from audio.decode import decode, decode_into
 from audio.errors import UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.origin import Wanted
+from audio.pcm import RawFormat
 from audio.pool import DecodePool
-from audio.raw import RawFormat
 from tests.audio.media_files import media
 from tests.audio.sound_files import encoded, tone
 from tests.audio.test_pool import Murder

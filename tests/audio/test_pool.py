@@ -28,8 +28,8 @@ from audio.errors import (
 )
 from audio.limits import AudioLimits
 from audio.origin import Origin, Wanted
+from audio.pcm import RawFormat
 from audio.pool import DecodePool, NoChildError
-from audio.raw import RawFormat
 from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import LOSSLESS, LOSSY, encoded, tone
 from tests.service.serving import wait_for

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from audio.decode import decode
 from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from audio.raw import RawFormat
+from audio.pcm import RawFormat
 
 LIMITS = AudioLimits()
 SAMPLES = np.random.default_rng(0).integers(-(2**15), 2**15, (8000, 2))

@@ -195,12 +195,17 @@ class _Side:
                 self.answered.append((answer.cut, answer.has_text))
                 self.rescued += answer.rescued
                 identified = answer.identified
-                spoken = identified.part if identified else written_language(answer.transcript, self.tags)
+                spoken = identified.part if identified else None
+                if self.tags:  # then nothing identifies it
+                    spoken = written_language(answer.transcript, self.tags)
                 part = Part(answer.transcript, answer.start, answer.end, spoken)
                 if self.number is not None and not part.transcript.text:
                     continue
                 self.parts.append(part)
-                self.spoken = identified.recording if identified else language_of_parts(self.parts)
+                if identified:
+                    self.spoken = identified.recording
+                elif self.tags:
+                    self.spoken = language_of_parts(self.parts)
                 if self.number is None:
                     yield _Item(answer, part)
                     continue

@@ -7,9 +7,8 @@ from audio.channels import Channels
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.origin import Origin, Sink, Wanted, drain
-from audio.pcm import PcmSource, quick_pcm
+from audio.pcm import PcmSource, RawFormat, quick_pcm
 from audio.pool import NoChildError
-from audio.raw import RawFormat
 from audio.recording import Recording, StorageFullError
 from service.dispatch.errors import NoDecodeProcessError, OverloadedError
 from service.http.front import Front

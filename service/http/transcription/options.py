@@ -27,7 +27,6 @@ from service.http.wire.disconnect import unless_client_leaves
 from service.text_language import detect_languages
 from service.threads import in_thread
 from transcripts.languages import NAMES
-from transcripts.phrases import merged_phrases
 from transcripts.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
 from transcripts.spoken_language import Spoken, possible_languages
 from transcripts.subtitles import CueSize
@@ -173,7 +172,8 @@ async def parse_options(
     assumed = None if identifies else model.assumed_language(fields)
     prompt = prompt_of(fields, model.info, assumed, model.configured_languages)
     lane = model.lane(fields.decoder)
-    prompt = prompt._replace(phrases=merged_phrases(fields.phrase_lines, front.phrases.lines()))
+    lists = (fields.phrase_lines, front.phrases.lines() if front.phrases else "")
+    prompt = prompt._replace(phrases="\n".join(filter(None, lists)))
     return TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, identification)
 
 

@@ -311,7 +311,7 @@ def test_texts_with_times_are_batched_together_if_there_are_enough():
     batches = [queue.next(batch_seconds=64.0) for _ in range(2)]
 
     assert [len(batch) for batch in batches] == [8, 8]
-    assert [{utterance.writes_times for utterance in batch} for batch in batches] == [{False}, {True}]
+    assert [{utterance.prompt.timestamps for utterance in batch} for batch in batches] == [{False}, {True}]
 
 
 def test_texts_with_and_without_times_share_a_batch_that_would_be_emptier():

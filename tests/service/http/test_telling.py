@@ -1,7 +1,7 @@
 """The language of a text is detected if it is not named."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.stub import GREEK, PHRASES
@@ -116,6 +116,7 @@ def test_the_language_of_a_text_without_evidence_is_unknown(service):
     assert not {"language_source", "language_probability"} & set(numbers)
 
 
+@settings(deadline=None)  # the first text loads the detector
 @given(st.text(max_size=60), st.lists(st.sampled_from(sorted(NAMES)), max_size=4, unique=True))
 def test_any_text_has_one_of_the_languages_that_it_can_be_or_none(text, among):
     whole, each = detect_languages([text, PHRASES[0]], among)
