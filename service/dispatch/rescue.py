@@ -8,6 +8,7 @@ so that frames begin elsewhere, and by the model's CTC decoder, if it has one.
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from transcripts.transcript import Transcript
 
 # Frames of such a probability are speech beyond doubt, and there must be so much of it, in seconds.
 _SURE, _LEAST = 0.8, 1.0
+# Of several voices the model may hear the loudest again, and no other; so stretches that are left are tried too.
+_PASSES = 3
 # Kept before and after the speech: the detector is late at soft sounds. The detector needs some sound before a gap.
 _MARGIN, _LEAD = 0.16, 0.5
 # A stretch begins at least so much after the utterance: half a frame of 80 ms, so that it is not the same sound again.
@@ -73,20 +76,22 @@ class Rescue:
             transcript: its transcript, with times of the utterance.
             transcribe: transcribes a stretch; if it fails, the stretch stays without words.
         """
+        tried: set[Gap] = set()
         rescued: list[Gap] = []
-        empty = gaps(transcript, len(samples) / rate, _LEAST)
-        if not empty:
-            return Rescued(transcript)
-        for stretch in await in_thread(self.threads, lambda: self._speech(samples, rate, empty)):
-            start, stop = stretch
-            try:
-                found = await transcribe(samples[int(start * rate) : int(stop * rate)])
-            except DispatchError:
-                break  # the queue is full, or it is too late; what there is counts
-            before, transcript = transcript, filled(transcript, shifted(found, start))
-            if transcript.text != before.text:
-                rescued.append(stretch)
-        return Rescued(transcript, rescued)
+        for _ in range(_PASSES):
+            empty = [gap for gap in gaps(transcript, len(samples) / rate, _LEAST) if gap not in tried]
+            if not empty:
+                break
+            tried.update(empty)
+            for stretch in await in_thread(self.threads, partial(self._speech, samples, rate, empty)):
+                try:
+                    found = await transcribe(samples[int(stretch.start * rate) : int(stretch.stop * rate)])
+                except DispatchError:  # the queue is full, or it is too late; what there is counts
+                    return Rescued(transcript, _merged(rescued))
+                before, transcript = transcript, filled(transcript, shifted(found, stretch.start))
+                if transcript.text != before.text:
+                    rescued.append(stretch)
+        return Rescued(transcript, _merged(rescued))
 
     def _speech(self, samples: Samples, rate: int, empty: Sequence[Gap]) -> list[Gap]:
         """Return the stretches from the first to the last sound of speech in gaps with enough of it."""
@@ -110,3 +115,14 @@ class Rescue:
         raised = (Level().raised(sound) for sound in sounds)
         blocks = [stream.push(block)[0] for block in resampled(raised, rate, RATE)]
         return np.concatenate([*blocks, stream.finish()[0]])
+
+
+def _merged(stretches: Sequence[Gap]) -> list[Gap]:
+    """Return stretches in order, those that overlap as one."""
+    merged: list[Gap] = []
+    for start, stop in sorted(stretches):
+        if merged and start <= merged[-1].stop:
+            start, before = merged.pop()
+            stop = max(stop, before)
+        merged.append(Gap(start, stop))
+    return merged

@@ -82,6 +82,43 @@ def test_quiet_speech_behind_loud_speech_is_heard(rescue, speech):
     assert transcript.text == "first again"
 
 
+def test_quiet_speech_behind_speech_that_was_forgotten_too_is_heard_after_it(rescue, speech):
+    transcript, _, again = rescued(rescue, np.concatenate([speech, 0.003 * speech]), NOTHING)
+
+    assert transcript.text == "again again"
+    assert len(again) == 2
+
+
+def test_a_stretch_that_stays_without_words_is_transcribed_again_only_once(rescue, speech):
+    tried = []
+
+    async def transcribe(stretch):
+        tried.append(stretch)
+        return one_word(stretch) if len(tried) == 1 else NOTHING
+
+    samples = np.concatenate([speech, 0.003 * speech, silence(3), 0.003 * speech])
+    found = asyncio.run(rescue.rescue(samples, SAMPLE_RATE, NOTHING, transcribe))
+
+    assert found.transcript.text == "again"
+    assert len(tried) == 2
+
+
+def test_words_that_a_second_transcription_loses_too_are_heard_by_a_third_and_each_second_counts_once(rescue, speech):
+    half = len(speech) / 2 / SAMPLE_RATE
+
+    async def transcribe(stretch):
+        heard = one_word(stretch)
+        if len(stretch) < len(speech) / 2:
+            return heard
+        return heard._replace(words=[heard.words[0]._replace(end=half)])
+
+    found = asyncio.run(rescue.rescue(speech, SAMPLE_RATE, NOTHING, transcribe))
+
+    assert found.transcript.text == "again again"
+    assert len(found.stretches) == 1
+    assert found.stretches[0].stop - found.stretches[0].start < len(speech) / SAMPLE_RATE
+
+
 @pytest.mark.parametrize(
     "samples",
     [silence(20), hum(20), np.random.default_rng(0).normal(0, 0.05, 20 * SAMPLE_RATE).astype(np.float32)],
