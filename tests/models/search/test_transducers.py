@@ -121,24 +121,6 @@ def test_rows_with_masks_find_what_the_plain_loop_finds_among_the_labels_they_ma
         joint.output.bias.data.copy_(bias)
 
 
-def test_masks_come_and_go_from_batch_to_batch_in_one_state():
-    predictor, joint = random_transducer(3, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor, joint, max_symbols=3)
-    encoded = 3 * torch.randn(3, 20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    lengths = torch.tensor([20, 3, 11])
-    table = torch.zeros(20, joint.blank + 1)
-    table[1, :2] = table[19, 1:3] = -torch.inf
-
-    given = [None, [1, 0, 1], None, [19, 1, 0], [0, 0, 0], [1, 1, 1]]
-    every = [None if kinds is None else LabelMasks(table[: max(kinds) + 1], torch.tensor(kinds)) for kinds in given]
-
-    found = [driver.search(encoded, lengths, masks).rows() for masks in every]
-
-    assert found == [look_ahead(encoded, lengths, predictor, joint, 3, masks).rows() for masks in every]
-    assert found[0] == found[2] == found[4] != found[5]
-    assert len(driver.sizes) == 3  # without masks, and with those of two sizes
-
-
 PHRASED = [flat, partial(flat_by, frames=20), look_ahead, partial(look_ahead, window=3), partial(graphed, steps=4)]
 
 
@@ -206,29 +188,38 @@ def test_a_language_model_of_weight_0_changes_nothing(batch, search):
     assert weightless == search(encoded, lengths, predictor, joint, max_symbols).rows()
 
 
-def test_phrases_come_and_go_from_batch_to_batch_in_one_state():
+def test_masks_and_phrases_come_and_go_from_batch_to_batch_in_one_state():
     predictor, joint = random_transducer(3, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
     driver = GraphedLookAhead(predictor, joint, max_symbols=3)
     encoded = 3 * torch.randn(3, 20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     lengths = torch.tensor([20, 3, 11])
-    table = torch.zeros(2, joint.blank + 1)
-    table[1, :2] = -torch.inf
-    masks = LabelMasks(table, torch.tensor([1, 0, 1]))
+    table = torch.zeros(20, joint.blank + 1)
+    table[1, :2] = table[19, 1:3] = -torch.inf
     ends_word = [True, False, True, False]
     one, other = PhraseTwin({(0, 1): 3.0, (3,): 1.0}, ends_word), PhraseTwin({(2, 2, 3): 9.0}, ends_word)
     nothing = PhraseTwin({}, ends_word)
-    given = [(None, []), (None, [one, nothing, other]), (masks, []), (masks, [other, one, one]), (None, [one] * 3)]
+    given = [
+        (None, []),
+        ([1, 0, 1], []),
+        (None, [one, nothing, other]),
+        ([19, 1, 0], []),
+        ([1, 1, 1], [other, one, one]),
+        ([0, 0, 0], []),
+        (None, [one] * 3),
+    ]
 
-    every = [(masks, in_tensors(twins) if twins else None) for masks, twins in given]
+    every = [
+        (kinds and LabelMasks(table[: max(kinds) + 1], torch.tensor(kinds)), in_tensors(twins) if twins else None)
+        for kinds, twins in given
+    ]
     found = [driver.search(encoded, lengths, *terms).rows() for terms in every]
 
-    plain = [
-        look_ahead(encoded, lengths, predictor, joint, 3, masks, phrases=phrases).rows() for masks, phrases in every
-    ]
-    assert found == plain
-    assert found[1][0] != found[0][0]
-    assert found[1][1] == found[0][1]
-    assert len(driver.sizes) == 4
+    batch = encoded, lengths, predictor, joint, 3
+    assert found == [look_ahead(*batch, masks, phrases=phrases).rows() for masks, phrases in every]
+    assert found[0] == found[5] != found[1]
+    assert found[2][0] != found[0][0]
+    assert found[2][1] == found[0][1]
+    assert len(driver.sizes) == 5  # with masks of two sizes or none, and with phrases with and without masks
 
 
 def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
