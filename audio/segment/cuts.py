@@ -33,8 +33,8 @@ def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> I
     together they hold all speech; a recording without speech has none.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
-    for probabilities, energies in _scored(recording, detector):
-        yield CutBlock(_in_samples(segmenter.push(probabilities, energies), recording), probabilities)
+    for probabilities, bands in _scored(recording, detector):
+        yield CutBlock(_in_samples(segmenter.push(probabilities, bands), recording), probabilities)
     yield CutBlock(_in_samples(segmenter.finish(), recording), np.empty(0, np.float32))
 
 

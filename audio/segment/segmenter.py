@@ -1,16 +1,22 @@
-"""Cuts a recording into segments, by the probability of speech and the energy of each frame.
+"""Cuts a recording into segments, by the probability of speech and the spectrum of each frame.
 
-A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it; so segments
-are about as long as the model's training clips, and long silences are left out. Where speech goes on for longer than a
-segment may last, the cut is in its longest pause. Where that pause is too short for a safe cut, or there is none, the
-two segments share some audio around the cut, and their transcripts are joined (``transcripts.seam``). Positions and
-lengths are in frames, except those of a ``SegmentRule``.
+A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it, or one in
+which the voice changes; so segments are about as long as the model's training clips, have one voice, and long silences
+are left out. Where speech goes on for longer than a segment may last, the cut is in its longest pause. Where that pause
+is too short for a safe cut, or there is none, the two segments share some audio around the cut, and their transcripts
+are joined (``transcripts.seam``). Positions and lengths are in frames, except those of a ``SegmentRule``.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.segment.voice_change import voice_changes
 
 # Models transcribe an utterance worse if it is longer than those of training. LibriSpeech's longest has 35 s.
 DEFAULT_UTTERANCE_SECONDS = 40.0
@@ -19,6 +25,8 @@ MIN_UTTERANCE_SECONDS = 2.0
 
 # Speech ends only when the probability is this much below the threshold, because words have weak ends.
 _HYSTERESIS = 0.15
+# Voices change in a pause of this many seconds or more; shorter ones are within words.
+_TURN = 0.1
 
 
 class Segment(NamedTuple):
@@ -50,14 +58,14 @@ class SegmentRule:
     before: float = 0.4
     after: float = 0.4
     threshold: float = 0.35
-    settled: float = 4.0
+    settled: float = 12.0
     settled_pause: float = 0.5
     safe_pause: float = 0.5
     shared: float = 2.0
 
 
 class Segmenter:
-    """Finds the segments of one recording while its frames come in; keeps the energies of one segment at most.
+    """Finds the segments of one recording while its frames come in; keeps the spectra of one segment at most.
 
     It raises ValueError if the longest segment has fewer than four frames.
     """
@@ -73,6 +81,7 @@ class Segmenter:
         self._before = min(round(rule.before / frame_seconds), self._longest // 4)
         self._after = min(round(rule.after / frame_seconds), self._pause)
         self._safe_pause = round(rule.safe_pause / frame_seconds)
+        self._turn = max(round(_TURN / frame_seconds), 1)
         # Shared frames on each side of a cut; at most an eighth of the longest segment.
         self._share = min(round(rule.shared / frame_seconds / 2), self._longest // 8)
         self._threshold = rule.threshold
@@ -82,28 +91,33 @@ class Segmenter:
         self._speech_stop = 0  # the frame after the last one of speech
         self._free_from = 0  # the frame after the last segment
         self._start: int | None = None  # of the open segment
-        self._pauses: list[tuple[int, int]] = []  # within the open segment
+        self._pauses: list[tuple[int, int]] = []  # of the open segment, with the one that it begins with
         # Of the open segment's frames; if none is open, of the last frames, with which a segment may begin.
-        self._energies: deque[float] = deque()
+        self._bands: deque[NDArray[np.float32]] = deque()
 
-    def push(self, probabilities: Iterable[float], energies: Iterable[float]) -> Iterator[Segment]:
-        """Take the next frames, and yield the segments that end with them."""
-        for probability, energy in zip(probabilities, energies, strict=True):
-            self._energies.append(energy)
+    def push(self, probabilities: Iterable[float], bands: Iterable[NDArray[np.float32]]) -> Iterator[Segment]:
+        """Take the next frames, and yield the segments that end with them.
+
+        Args:
+            probabilities: of speech, for each frame.
+            bands: logarithms of the energy in some bands, for each frame [bands].
+        """
+        for probability, of_frame in zip(probabilities, bands, strict=True):
+            self._bands.append(of_frame)
             self._is_speech = probability >= self._threshold - (self._hysteresis if self._is_speech else 0.0)
             if self._is_speech:
                 yield from self._speak()
             elif self._start is None:
-                if len(self._energies) > self._before:
-                    self._energies.popleft()
+                if len(self._bands) > self._before:
+                    self._bands.popleft()
             elif self._frame + 1 - self._speech_stop >= self._ending_pause(self._start):
-                yield self._close(self._start, self._frame + 1)
+                yield from self._close(self._start, self._frame + 1)
             self._frame += 1
 
     def finish(self) -> Iterator[Segment]:
         """Yield the open segment, if there is one, at the end of the recording."""
         if self._start is not None:
-            yield self._close(self._start, self._frame)
+            yield from self._close(self._start, self._frame)
 
     def _ending_pause(self, start: int) -> int:
         return self._settled_pause if self._speech_stop - start >= self._settled else self._pause
@@ -111,30 +125,53 @@ class Segmenter:
     def _speak(self) -> Iterator[Segment]:
         if self._start is None:
             self._start = max(self._free_from, self._frame - self._before)
-            while len(self._energies) > self._frame + 1 - self._start:
-                self._energies.popleft()
+            self._forget(len(self._bands) - (self._frame + 1 - self._start))
+            self._pauses.append((self._start, self._frame))
         elif self._frame > self._speech_stop:
             self._pauses.append((self._speech_stop, self._frame))
         if self._frame + 1 - self._start > self._longest:
-            yield self._cut(self._start)
+            yield from self._cut(self._start)
         self._speech_stop = self._frame + 1
 
-    def _close(self, start: int, seen: int) -> Segment:
+    def _close(self, start: int, seen: int) -> Iterator[Segment]:
+        start = yield from self._divided(start, self._speech_stop)
         stop = min(self._speech_stop + self._after, start + self._longest, seen)
+        yield Segment(start, stop)
         self._start, self._free_from = None, stop
         self._pauses.clear()
-        while len(self._energies) > self._before:
-            self._energies.popleft()
-        return Segment(start, stop)
+        self._forget(len(self._bands) - self._before)
 
-    def _cut(self, start: int) -> Segment:
-        """End the open segment at the best cut point, and open the next one there."""
-        cut, share = self._cut_point(start)
-        self._start = cut - share
-        self._pauses = [pause for pause in self._pauses if pause[0] > cut]
-        for _ in range(self._start - start):
-            self._energies.popleft()
-        return Segment(start, cut + share, 2 * share)
+    def _cut(self, start: int) -> Iterator[Segment]:
+        """End the open segment where its voice changes, or else at the best cut point, and open the next one there."""
+        rest = yield from self._divided(start, self._frame)
+        if rest == start:
+            cut, share = self._cut_point(start)
+            rest = self._reopen(start, cut - share)
+            yield Segment(start, cut + share, 2 * share)
+        self._start = rest
+
+    def _divided(self, start: int, stop: int) -> Generator[Segment, None, int]:
+        """Yield the parts of the open segment that end with a change of voice, and return the start of the rest."""
+        turns = [pause for pause in self._pauses if pause[1] - pause[0] >= self._turn]
+        ends = [start, *chain.from_iterable(turns), stop]
+        bands = np.stack(self._bands)
+        runs = [bands[max(first - start, 0) : last - start] for first, last in zip(ends[::2], ends[1::2], strict=True)]
+        for changed in voice_changes(runs):
+            begin, end = turns[changed - 1]
+            middle = (begin + end + 1) // 2
+            yield Segment(start, min(begin + self._after, middle))
+            start = self._reopen(start, max(end - self._before, middle))
+        return start
+
+    def _reopen(self, start: int, at: int) -> int:
+        """Move the start of the open segment to ``at``, which is returned."""
+        self._pauses = [pause for pause in self._pauses if pause[1] > at]
+        self._forget(at - start)
+        return at
+
+    def _forget(self, frames: int) -> None:
+        for _ in range(frames):
+            self._bands.popleft()
 
     def _cut_point(self, start: int) -> tuple[int, int]:
         """Return where to cut, and how many frames are shared on each side of the cut.
@@ -150,8 +187,8 @@ class Segmenter:
         begin, end = self._longest_pause(half, last)
         if end > begin:
             return (begin + end + 1) // 2, self._share
-        energies = list(self._energies)
-        return min(range(half, last), key=lambda frame: energies[frame - start]), self._share
+        loudness = np.stack(self._bands).sum(axis=1)
+        return half + int(loudness[half - start : last - start].argmin()), self._share
 
     def _longest_pause(self, first: int, last: int) -> tuple[int, int]:
         """Return the longest pause between two frames, clipped to them; of equally long ones the last."""

@@ -3,6 +3,7 @@
 import pickle
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ PROBABILITIES = st.sampled_from([0.0, 0.1, 0.36, 0.49, 0.5, 0.7, 1.0])
 RUNS = st.lists(st.tuples(PROBABILITIES, st.integers(1, 30)), max_size=25)
 RULES = st.builds(
     SegmentRule,
-    longest=st.floats(0.4, 6.0),
+    longest=st.floats(0.4, 12.0),
     pause=st.floats(0.0, 3.0),
     before=st.floats(0.0, 1.0),
     after=st.floats(0.0, 1.0),
@@ -27,14 +28,27 @@ RULES = st.builds(
 )
 
 
+VOICES = st.lists(st.integers(0, 1), min_size=1, max_size=10)  # of the runs, again and again
+
+
+def by_voices(runs: list[tuple[float, int]], voices: list[int]) -> np.ndarray:
+    return bands_of([voices[number % len(voices)] for number, (_, count) in enumerate(runs) for _ in range(count)])
+
+
 def frames_of(runs: list[tuple[float, int]]) -> list[float]:
     return [probability for probability, count in runs for _ in range(count)]
 
 
-def segments_of(probabilities: list[float], rule: SegmentRule, energies: list[float] | None = None) -> list[Segment]:
+def bands_of(voices: list[int]) -> np.ndarray:
+    """Spectra of frames by voices with these numbers, some nats apart."""
+    noise = np.random.default_rng(0).standard_normal((len(voices), 3))
+    return (noise + 8 * np.array(voices, int)[:, None] * [1, -1, 1]).astype(np.float32)
+
+
+def segments_of(probabilities: list[float], rule: SegmentRule, bands: np.ndarray | None = None) -> list[Segment]:
     segmenter = Segmenter(rule, FRAME)
-    energies = energies or [1.0] * len(probabilities)
-    return [*segmenter.push(probabilities, energies), *segmenter.finish()]
+    bands = bands_of([0] * len(probabilities)) if bands is None else bands
+    return [*segmenter.push(probabilities, bands), *segmenter.finish()]
 
 
 def speech(probabilities: list[float], threshold: float) -> list[int]:
@@ -48,11 +62,11 @@ def speech(probabilities: list[float], threshold: float) -> list[int]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(RUNS, RULES)
-def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, rule):
+@given(RUNS, RULES, VOICES)
+def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, rule, voices):
     probabilities = frames_of(runs)
 
-    segments = segments_of(probabilities, rule)
+    segments = segments_of(probabilities, rule, by_voices(runs, voices))
 
     ends = [end for segment in segments for end in (segment.start, segment.stop)]
     assert all(segment.start < segment.stop for segment in segments)
@@ -70,11 +84,11 @@ def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, ru
 
 
 @settings(max_examples=200, deadline=None)
-@given(RUNS, RULES)
-def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs, rule):
+@given(RUNS, RULES, VOICES)
+def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs, rule, voices):
     probabilities = frames_of(runs)
 
-    segments = segments_of(probabilities, rule)
+    segments = segments_of(probabilities, rule, by_voices(runs, voices))
 
     spoken = speech(probabilities, rule.threshold)
     inside = {frame for segment in segments for frame in range(segment.start, segment.stop)}
@@ -83,19 +97,18 @@ def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs
 
 
 @settings(max_examples=100, deadline=None)
-@given(RUNS, RULES, st.lists(st.integers(0, 40)), st.randoms(use_true_random=False))
-def test_it_does_not_matter_how_the_frames_are_divided(runs, rule, sizes, random):
-    probabilities = frames_of(runs)
-    energies = [random.random() for _ in probabilities]
+@given(RUNS, RULES, VOICES, st.lists(st.integers(0, 40)))
+def test_it_does_not_matter_how_the_frames_are_divided(runs, rule, voices, sizes):
+    probabilities, bands = frames_of(runs), by_voices(runs, voices)
     segmenter = Segmenter(rule, FRAME)
 
     segments, done = [], 0
     for size in [*sizes, len(probabilities)]:
-        segments += segmenter.push(probabilities[done : done + size], energies[done : done + size])
+        segments += segmenter.push(probabilities[done : done + size], bands[done : done + size])
         done = min(done + size, len(probabilities))
     segments += segmenter.finish()
 
-    assert segments == segments_of(probabilities, rule, energies)
+    assert segments == segments_of(probabilities, rule, bands)
 
 
 @settings(max_examples=100, deadline=None)
@@ -104,9 +117,9 @@ def test_undecided_audio_is_never_longer_than_a_segment(frames, longest):
     segmenter = Segmenter(SegmentRule(longest=longest * FRAME), FRAME)
 
     for _ in range(frames):
-        list(segmenter.push([1.0], [1.0]))
+        list(segmenter.push([1.0], np.ones((1, 1), np.float32)))
 
-        assert len(pickle.dumps(segmenter)) < 700 + 9 * longest
+        assert len(pickle.dumps(segmenter)) < 1000 + 40 * longest
 
 
 def test_short_pauses_stay_inside_and_long_ones_end_a_segment():
@@ -153,13 +166,32 @@ def test_a_pause_that_is_longer_than_a_segment_may_be_is_cut_within_the_segment(
 
 
 def test_speech_without_a_pause_is_cut_in_its_quietest_frame():
-    energies = [1.0] * 80
-    energies[10] = 0.0  # in the first half
-    energies[41] = 0.2
+    bands = np.ones((80, 2), np.float32)
+    bands[10] = 0.0  # in the first half
+    bands[41] = 0.2
 
-    segments = segments_of([1.0] * 80, CUT, energies)
+    segments = segments_of([1.0] * 80, CUT, bands)
 
     assert segments == [Segment(0, 46, 10), Segment(36, 80)]
+
+
+def test_a_segment_ends_in_each_pause_in_which_the_voice_changes():
+    rule = SegmentRule(longest=20.0, pause=3.0, settled=20.0, before=0.3, after=0.3)
+    runs = [(1.0, 40), (0.0, 2), (1.0, 40), (0.0, 10), (1.0, 40), (0.0, 2), (1.0, 40), (0.0, 40)]
+    voices = [0, 0, 0, 0, 1, 0, 0, 0]
+
+    segments = segments_of(frames_of(runs), rule, by_voices(runs, voices))
+
+    assert segments == [Segment(0, 85), Segment(89, 133), Segment(133, 177)]
+
+
+def test_speech_that_goes_on_is_cut_where_the_voice_changes_rather_than_in_a_longer_pause():
+    rule = SegmentRule(longest=10.0, pause=2.0, settled=10.0, before=0.0, after=0.0)
+    runs = [(1.0, 40), (0.0, 1), (1.0, 40), (0.0, 9), (1.0, 30)]
+
+    segments = segments_of(frames_of(runs), rule, by_voices(runs, [0, 0, 1, 1, 1]))
+
+    assert segments == [Segment(0, 40), Segment(41, 120)]
 
 
 @pytest.mark.parametrize("probabilities", [[], [0.0] * 1000])

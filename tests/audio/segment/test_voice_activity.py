@@ -32,14 +32,14 @@ def clip(golden):
 
 
 def judged(detector, samples, sizes=()):
-    """Probabilities and energies of samples that come in blocks of these sizes, and the rest at once."""
+    """Probabilities and bands of samples that come in blocks of these sizes, and the rest at once."""
     stream, answers, done = detector.stream(), [], 0
     for size in [*sizes, len(samples)]:
         answers.append(stream.push(samples[done : done + size]))
         done = min(done + size, len(samples))
     answers.append(stream.finish())
-    probabilities, energies = zip(*answers, strict=True)
-    return np.concatenate(probabilities), np.concatenate(energies)
+    probabilities, bands = zip(*answers, strict=True)
+    return np.concatenate(probabilities), np.concatenate(bands)
 
 
 def test_a_voice_is_speech_and_silence_and_noise_are_not(detector, clip):
@@ -68,24 +68,28 @@ def test_quiet_speech_of_telephones_is_speech_as_in_16_bits(detector, clip, code
 def test_it_does_not_matter_how_the_audio_is_divided(detector, clip, sizes):
     samples = clip[: 4 * RATE]
 
-    probabilities, energies = judged(detector, samples, sizes)
+    probabilities, bands = judged(detector, samples, sizes)
 
-    together, energies_together = judged(detector, samples)
+    together, bands_together = judged(detector, samples)
     np.testing.assert_allclose(probabilities, together, atol=1e-5)
-    np.testing.assert_allclose(energies, energies_together, rtol=1e-6)
+    np.testing.assert_allclose(bands, bands_together, atol=1e-5)
 
 
 @pytest.mark.parametrize("samples", [0, 1, FRAME_SAMPLES - 1, FRAME_SAMPLES, FRAME_SAMPLES + 1])
 def test_every_sample_is_in_a_frame(detector, samples):
-    probabilities, energies = judged(detector, np.ones(samples, np.float32))
+    probabilities, bands = judged(detector, np.ones(samples, np.float32))
 
-    assert len(probabilities) == len(energies) == -(-samples // FRAME_SAMPLES)
+    assert len(probabilities) == len(bands) == -(-samples // FRAME_SAMPLES)
 
 
-def test_the_energy_of_a_frame_is_its_mean_square(detector):
-    _, energies = judged(detector, np.repeat(np.float32([0.5, 0.1]), FRAME_SAMPLES))
+def test_a_tone_is_in_the_band_of_its_frequency_and_a_louder_one_has_more_energy(detector):
+    tone = np.sin(2 * np.pi * 1000 * np.arange(FRAME_SAMPLES) / RATE).astype(np.float32)
 
-    assert energies == pytest.approx([0.25, 0.01])
+    _, bands = judged(detector, np.concatenate((tone, 0.1 * tone)))
+
+    assert bands.shape == (2, 20)
+    assert bands.argmax(axis=1).tolist() == [6, 6]
+    assert bands[0, 6] - bands[1, 6] == pytest.approx(np.log(100), abs=0.01)
 
 
 def test_pytorch_is_not_loaded_to_find_speech():

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ RULES = {
     "none": ServerVad(type="server_vad", threshold=0).rule,
 }
 
+VOICE = np.random.default_rng(1).standard_normal(20)
+
 
 def said(spoken):
     """Words and when each begins and ends."""
@@ -34,12 +37,14 @@ def said(spoken):
 
 
 def judged(words):
-    """The speech probability of each frame, by a detector that is never wrong, and its energy."""
+    """The speech probability of each frame, by a detector that is never wrong, and its bands: of two voices in turn."""
     probabilities = [0.0] * (math.ceil(words[-1][2] / FRAME_SECONDS) + 20)
     for _, start, stop in words:
         for frame in range(math.floor(start / FRAME_SECONDS), math.ceil(stop / FRAME_SECONDS)):
             probabilities[frame] = 1.0
-    return probabilities, [0.1 + probability for probability in probabilities]
+    voices = np.arange(len(probabilities)) // 100 % 2
+    bands = np.random.default_rng(0).standard_normal((len(probabilities), 20)) + 6 * voices[:, None] * VOICE
+    return probabilities, bands.astype(np.float32)
 
 
 def heard(words, begin, end):
@@ -73,7 +78,7 @@ def test_no_word_is_lost_or_doubled_by_any_strategy(strategy, spoken, longest):
 @pytest.mark.parametrize("strategy", RULES)
 def test_speech_without_a_pause_is_cut_into_pieces_that_share_audio(strategy):
     segmenter = Segmenter(RULES[strategy](16.0), FRAME_SECONDS)
-    segments = [*segmenter.push([1.0] * 2000, [1.0] * 2000), *segmenter.finish()]
+    segments = [*segmenter.push([1.0] * 2000, np.ones((2000, 1), np.float32)), *segmenter.finish()]
 
     assert len(segments) >= 4
     assert [round(segment.shared * FRAME_SECONDS, 1) for segment in segments] == [2.0] * (len(segments) - 1) + [0.0]

@@ -61,7 +61,7 @@ def test_pieces_of_a_long_recording_have_the_times_of_the_whole(service, speech)
     # The stub hears two words in a piece, its samples and their sum; what two pieces share is once in the text.
     pieces = [int(word["word"]) for word in answer["words"] if "." not in word["word"]]
     assert answer["duration"] == len(speech) / SAMPLE_RATE
-    assert len(pieces) >= 3
+    assert len(pieces) >= 2
     assert max(pieces) <= LONGEST * SAMPLE_RATE
     assert answer["skipped_seconds"] > 3  # silence
     assert answer["transcribed_seconds"] + answer["skipped_seconds"] == pytest.approx(answer["duration"], abs=0.01)

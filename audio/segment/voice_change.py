@@ -1,0 +1,52 @@
+"""Where the voice changes: the Bayesian information criterion of Chen and Gopalakrishnan (1998).
+
+Models normalise the features of an utterance over its length, so two voices in one cost words of both. Speech before
+and after a pause is described by one normal distribution of its spectrum, or by two: two voices, or two microphones,
+are described much better by two.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST_FRAMES = 32  # on each side: fewer say nothing about a distribution
+# What two distributions must gain, in nats for each band. Chosen with joined clips of LibriSpeech.
+_GAIN = 31.0
+_FLOOR = 0.01  # of variances, in nats squared
+
+
+def voice_changes(runs: Sequence[NDArray[np.float32]]) -> list[int]:
+    """Return the runs of speech with which another voice begins, by their indices, in order.
+
+    Args:
+        runs: the runs of speech of one utterance, each the logarithms of its frames' bands [frames, bands].
+    """
+    first = _clearest_change(runs)
+    if first is None:
+        return []
+    return [*voice_changes(runs[:first]), first, *(first + index for index in voice_changes(runs[first:]))]
+
+
+def _clearest_change(runs: Sequence[NDArray[np.float32]]) -> int | None:
+    frames = np.cumsum([len(run) for run in runs])[:, None, None]
+    sums = np.cumsum([run.sum(axis=0, dtype=np.float64) for run in runs], axis=0)
+    products = np.cumsum([(wide := run.astype(np.float64)).T @ wide for run in runs], axis=0)
+    before, after = frames[:-1], frames[-1] - frames[:-1]
+    enough = np.flatnonzero(np.minimum(before, after) >= _LEAST_FRAMES)
+    if not len(enough):
+        return None
+    gain = _cost(frames[-1:], sums[-1:], products[-1:]) - (
+        _cost(before[enough], sums[enough], products[enough])
+        + _cost(after[enough], sums[-1] - sums[enough], products[-1] - products[enough])
+    )
+    best = int(gain.argmax())
+    return int(enough[best]) + 1 if gain[best] > _GAIN * sums.shape[1] else None
+
+
+def _cost(frames: NDArray[np.int64], sums: NDArray[np.float64], products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what frames cost, in nats, under the normal distribution that fits them best; up to a constant."""
+    means = sums / frames[:, :, 0]
+    covariances = products / frames - means[:, :, None] * means[:, None, :] + _FLOOR * np.eye(sums.shape[1])
+    cost: NDArray[np.float64] = frames[:, 0, 0] * np.linalg.slogdet(covariances)[1]
+    return cost
