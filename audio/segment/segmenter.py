@@ -54,7 +54,7 @@ class SegmentRule:
     """
 
     longest: float
-    pause: float = 2.0
+    pause: float = 1.0
     before: float = 0.4
     after: float = 0.4
     threshold: float = 0.35

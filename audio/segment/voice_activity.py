@@ -18,7 +18,7 @@ _MOST_FRAMES = 128  # of a call, because the intermediate results of more do not
 _CONTEXT_SAMPLES = 64  # of the frame before, which the network gets too
 _STATE = (1, 1, 128)
 _WINDOW = np.hanning(FRAME_SAMPLES).astype(np.float32)
-_SILENCE = 1e-6  # energy of a band below which nothing is heard
+_SILENCE = 1e-6  # energy of a band without sound
 
 
 def _filters() -> NDArray[np.float32]:
