@@ -195,7 +195,7 @@ class Demand:
     async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
         await self._residency.until_gone(model)
         log.info("loading model on demand", extra={"model": model})
-        served = await self._residency.load(model, checkpoint, keeps=self._loadable.keeps(model))
+        served = await self._residency.load(model, checkpoint)
         load.hold(served)
         return served
 

@@ -36,7 +36,7 @@ class Residency:
         # Of models that were loaded before, by checkpoint and size of its file: another file may have taken its place.
         self._weight_bytes: dict[tuple[str, int], int] = {}
 
-    async def load(self, model: str, checkpoint: str, *, keeps: list[str] | None = None) -> ServedModel:
+    async def load(self, model: str, checkpoint: str) -> ServedModel:
         """Load a model on demand; it is in the catalog at once, and ready when this returns.
 
         If its weights need room, others are unloaded, the longest idle first; but none for a model that is known
@@ -46,8 +46,6 @@ class Residency:
         Args:
             model: its id.
             checkpoint: where its weights come from.
-            keeps: if a pattern allowed it, checkpoints that stay in the hub's cache if it needs room there, beside
-                those of the models in the catalog.
 
         Raises:
             KeyError: if there is a model of this id.
@@ -62,10 +60,7 @@ class Residency:
                     self._check_room(served, known)
                 # The size of a file is a guess: if there is no room for it, the load is tried all the same.
                 await self._make_room(served, known or size)
-                keeping = None if keeps is None else [*keeps, *(one.checkpoint for one in catalog)]
-                await self._fleet.load(
-                    msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint, keeps=keeping)
-                )
+                await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
                 assert served.ready is not None
                 self._weight_bytes[checkpoint, size] = ours = served.ready.weight_bytes
                 try:

@@ -26,7 +26,7 @@ from service.dispatch.batcher import bucket_edges
 from service.engine.devices import check_devices
 from service.jobs.webhook import check_secret
 from service.keys import Key, KeyLimits
-from service.loadable import Loadable, is_folder_of_models, is_pattern
+from service.loadable import Loadable, is_folder_of_models
 from service.outbound import check_allowed
 from transcripts.languages import language_code
 from transcripts.spoken_language import IDENTIFIED_SECONDS
@@ -100,8 +100,8 @@ class Settings(BaseSettings):
     )
     models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Further models that a request may load, comma-separated: checkpoints as above, folders of them, "
-        "and patterns of names on the hub (nvidia/parakeet-*); unset: none.",
+        description="Further models that a request may load, comma-separated: checkpoints as above, and folders of "
+        "them; unset: none.",
     )
     model_ttl: Seconds = Field(
         default=600.0, description="Seconds without a request after which a model on demand is unloaded."
@@ -369,8 +369,6 @@ class Settings(BaseSettings):
 
     def _check_on_demand(self) -> None:
         for entry in self.models_on_demand:
-            if is_pattern(entry):
-                continue
             _, checkpoint = model_entry(entry)
             is_elsewhere = checkpoint == "bundled" or (_HUB_NAME.fullmatch(checkpoint) and ".nemo" not in checkpoint)
             if not is_elsewhere and not _exists(Path(checkpoint)):
@@ -379,16 +377,14 @@ class Settings(BaseSettings):
     @property
     def loadable(self) -> Loadable:
         """The models that a request may load."""
-        checkpoints, folders, patterns = {}, [], []
+        checkpoints, folders = {}, []
         for entry in self.models_on_demand:
-            if is_pattern(entry):
-                patterns.append(entry)
-            elif is_folder_of_models(entry):
+            if is_folder_of_models(entry):
                 folders.append(Path(entry))
             else:
                 model, checkpoint = model_entry(entry)
                 checkpoints[model] = checkpoint
-        return Loadable(checkpoints, folders, patterns)
+        return Loadable(checkpoints, folders)
 
     @property
     def checkpoints(self) -> dict[str, str]:

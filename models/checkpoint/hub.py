@@ -7,8 +7,8 @@ environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
 import hashlib
 import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoSibling
 from tqdm import tqdm
 
-from models.checkpoint import guests
 from models.checkpoint.layout import needed_files
 from models.checkpoint.nemo.archive import GZIP_MAGIC
 from models.checkpoint.nemo.file import check_nemo
@@ -53,12 +52,7 @@ _SERVER_ERRORS = 500
 _FORBIDDEN = {401, 403}
 
 
-def download(
-    repository: str,
-    revision: str | None,
-    on_download: OnDownload | None = None,
-    keeps: Collection[str] | None = None,
-) -> Path:
+def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
     """Download what the cache lacks of a model's checkpoint, and return its folder in the cache.
 
     If the hub cannot be reached or is too busy, the cache's version of that revision is used.
@@ -67,23 +61,16 @@ def download(
         repository: owner and name.
         revision: a branch, a tag or a commit; None for the repository's default branch.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
-        keeps: checkpoints that stay if this model, which a request chose, needs room in the cache (``guests``); None:
-            an operator chose it, and it stays itself.
 
     Raises:
         MissingCheckpointError: if the hub has no such model or revision.
-        DownloadError: if the hub refuses, or cannot be reached and the cache has no version, or there is no room.
+        DownloadError: if the hub refuses, or cannot be reached and the cache has no version.
         UnreadableCheckpointError: if the repository holds no checkpoint, or several.
     """
     name = f"{repository}@{revision}" if revision else repository
     if (other := other_kind(repository)) is not None:
         raise OtherPurposeError(other)
-    with ExitStack() as ending, _readable_errors(name, repository):
-        if keeps is None:
-            guests.keep(repository)
-        else:
-            guests.note_use(repository)
-            ending.callback(guests.drop_if_empty, repository)
+    with _readable_errors(name, repository):
         try:
             commit, files = _listing(repository, revision)
         except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
@@ -98,8 +85,6 @@ def download(
         new = [name for name in names if not _is_cached(repository, name, commit)]
         if sum(files[name].size or 0 for name in new) > _CHECKED_BYTES:
             _check(repository, commit, {name: files[name] for name in names})
-        if keeps is not None and new:
-            guests.admit(repository, sum(files[name].size or 0 for name in new), keeps)
         folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
     return folders.pop()
 

@@ -1,6 +1,5 @@
 """Finding the file or folder of a checkpoint from the name that a user gives."""
 
-from collections.abc import Collection
 from pathlib import Path
 
 from models import bundled
@@ -9,16 +8,13 @@ from models.checkpoint.layout import nemo_archive
 from models.download import OnDownload
 
 
-def checkpoint_path(
-    model: str | Path, on_download: OnDownload | None = None, keeps: Collection[str] | None = None
-) -> Path:
+def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) -> Path:
     """Return the file or folder of a model; a model on the hub is downloaded first.
 
     Args:
         model: ``"bundled"``, a path, or a name on the hub: ``owner/name`` or ``owner/name@revision``. An existing path
             has priority.
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
-        keeps: for a model that a request chose, checkpoints that stay if it needs room in the hub's cache.
 
     Raises:
         CheckpointError: if it cannot be downloaded, or a folder has several checkpoints, none of its name.
@@ -29,7 +25,7 @@ def checkpoint_path(
     if isinstance(model, str) and (name := hub_name(model)):
         from models.checkpoint import hub
 
-        path, title = hub.download(name.repository, name.revision, on_download, keeps), name.repository
+        path, title = hub.download(name.repository, name.revision, on_download), name.repository
     if path.is_dir() and (archive := nemo_archive((entry.name for entry in path.iterdir()), title)):
         return path / archive
     return path

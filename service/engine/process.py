@@ -29,7 +29,6 @@ from models import (
     load_identifier,
     load_model,
 )
-from models.checkpoint.hub_name import hub_name
 from models.device.cpu import processor
 from models.device.fast_paths import FAST_PATHS, FastPath, PathState
 from models.device.gpu import has_gpu
@@ -262,7 +261,7 @@ class DeviceRecognizer(ABC):
         return FailureKind.BATCH
 
     def release(self) -> None:
-        """Free the model's memory. What the hub's cache has of a model on demand may now go, the least recent first."""
+        """Free the model's memory."""
         if self._device.type == "cuda":
             with suppress(RuntimeError):  # if the device is lost
                 torch.cuda.synchronize(self._device)  # an abandoned search may still write to it
@@ -270,10 +269,6 @@ class DeviceRecognizer(ABC):
         gc.collect()  # graphs and buffers may refer to each other
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
-        if (name := hub_name(self._load.checkpoint)) is not None:
-            from models.checkpoint.guests import note_use  # the hub's library takes a while to import
-
-            note_use(name.repository)
 
 
 class SpeechRecognizer(DeviceRecognizer):
@@ -495,7 +490,7 @@ def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
     """
     if load.checkpoint == bundled.NAME:  # a path would lose its languages and language model
         return load.checkpoint, None
-    path = checkpoint_path(load.checkpoint, on_download, load.keeps)
+    path = checkpoint_path(load.checkpoint, on_download)
     if not path.exists():  # the loader reports this
         return str(path), None
     found = identity(path)

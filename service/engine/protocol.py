@@ -49,8 +49,6 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
             checkpoint's own, if it has one.
         identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
-        keeps: checkpoints that stay in the hub's cache if this one, which a request chose by a pattern, needs room
-            there; None: an operator chose it.
         identifies: whether it is a language identifier, and not a model that transcribes.
         fast_paths: the fast paths that a GPU may take: "auto", "none", or names with commas between them.
         barred: what became of fast paths that an earlier engine has tried in vain.
@@ -69,7 +67,6 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     language_model: str | None = None
     aligner: str | None = None
     identity: str | None = None
-    keeps: list[str] | None = None
     identifies: bool = False
     fast_paths: str = "auto"
     barred: dict[str, str] = {}

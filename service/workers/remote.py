@@ -47,15 +47,6 @@ class _Call:
     replies: asyncio.Queue[Reply | Exception] = field(default_factory=asyncio.Queue)
 
 
-@dataclass(slots=True)
-class _Hold:
-    """A model that the main process holds for some requests of this one."""
-
-    call: _Call
-    reply: asyncio.Task[Reply | Exception]
-    users: int = 0
-
-
 class RemoteCore:
     """The core of a service whose dispatcher is in the main process; see `service.http.core.Core`.
 
@@ -77,7 +68,6 @@ class RemoteCore:
         self._arena = arena
         self._numbers = count(1)
         self._calls: dict[int, _Call] = {}
-        self._holds: dict[str, _Hold] = {}
 
     def handle(self, message: Reply) -> None:
         """Handle an answer of the main process."""
@@ -95,22 +85,17 @@ class RemoteCore:
 
     @asynccontextmanager
     async def hold_model(self, name: str) -> AsyncIterator[ServedModel | None]:
-        """Hold a model, after the main process has found or loaded it; requests at the same time share one hold."""
-        hold = self._holds.get(name)
-        if hold is None or (hold.reply.done() and self.catalog.find(name) is None):  # its model may be leaving
-            call = self._ask(protocol.HoldModel(next(self._numbers), name))
-            hold = self._holds[name] = _Hold(call, asyncio.create_task(call.replies.get()))
-        hold.users += 1
+        """Hold a model, after the main process has found or loaded it; one of the settings stays without that."""
+        model = self.catalog.find(name)
+        if model is not None and not model.is_on_demand:
+            yield model
+            return
+        call = self._ask(protocol.HoldModel(next(self._numbers), name))
         try:
-            model = _granted(await asyncio.shield(hold.reply)).model
-            yield self.catalog[model] if model is not None and model in self.catalog else None
+            found = _granted(await call.replies.get()).model
+            yield self.catalog[found] if found is not None and found in self.catalog else None
         finally:
-            hold.users -= 1
-            if not hold.users:
-                hold.reply.cancel()
-                self._send(End(hold.call.number))
-                if self._holds.get(name) is hold:
-                    del self._holds[name]
+            self._send(End(call.number))
 
     @asynccontextmanager
     async def use_key(self, allowance: Allowance, seconds: float | None = None) -> AsyncIterator[None]:

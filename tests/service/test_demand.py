@@ -27,7 +27,6 @@ class FakeResidency:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.loads: list[str] = []
-        self.keeps: list[list[str] | None] = []
         self.evicted: list[tuple[str, str]] = []
         self.may_load = asyncio.Event()
         self.failure: Exception | None = None
@@ -35,9 +34,8 @@ class FakeResidency:
     async def until_gone(self, model: str) -> None:
         pass
 
-    async def load(self, model: str, checkpoint: str, *, keeps: list[str] | None) -> ServedModel:
+    async def load(self, model: str, checkpoint: str) -> ServedModel:
         self.loads.append(checkpoint)
-        self.keeps.append(keeps)
         served = self.catalog.add(model, checkpoint, is_on_demand=True)
         await self.may_load.wait()
         if self.failure:
@@ -62,7 +60,7 @@ def parts(idle_seconds: float = 60.0):
     catalog = Catalog({"m": "m.nemo"}, clock=clock)
     catalog["m"].ready = READY
     residency = FakeResidency(catalog)
-    loadable = Loadable({"late": "late.nemo", "other": "other.nemo"}, [], [])
+    loadable = Loadable({"late": "late.nemo", "other": "other.nemo"}, [])
     return clock, catalog, residency, Demand(residency, catalog, loadable, idle_seconds, clock)
 
 
@@ -183,16 +181,3 @@ async def test_a_loaded_model_stays_until_each_waiting_request_has_it():
         assert min(held) >= 1
         assert catalog["late"].users == 2
     assert catalog["late"].users == 0
-
-
-@asynchronous
-async def test_of_a_pattern_alone_the_cache_is_bounded_and_what_is_named_stays_there():
-    _, catalog, residency, _ = parts()
-    residency.may_load.set()
-    loadable = Loadable({"named": "owner/named", "late": "late.nemo"}, [], ["owner/*"])
-    demand = Demand(residency, catalog, loadable, 60.0)
-    for model in ("late", "named", "owner/other", "owner/named"):
-        assert await get_or_load(demand, model)
-    assert residency.loads == ["late.nemo", "owner/named", "owner/other", "owner/named"]
-    stays = ["owner/named", "late.nemo"]
-    assert residency.keeps == [None, None, stays, stays]

@@ -6,9 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models import load_model
-from models.checkpoint import guests
 from tests.models import golden_data
-from tests.models.checkpoint.hub_stand_in import Hub, Repository
 from tests.service.serving import form, steno_serve, wait_for, wav
 
 CLIP = "awb-4s"
@@ -59,19 +57,3 @@ def test_checkpoints_of_a_folder_come_go_and_come_again(golden, folder, tmp_path
         refused = ask(service, "broken")
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_load_failed")
         assert ask(service, "jasper").status_code == 200
-
-
-@pytest.mark.slow
-def test_a_model_of_a_pattern_is_a_guest_in_the_cache_and_was_used_until_it_is_unloaded(golden, tmp_path):
-    names = [f"owner/{name}" for name in FAMILIES]
-    files = {name: (golden / name.removeprefix("owner/") / "model.nemo").read_bytes() for name in names}
-    with Hub({name: Repository({"main": {"model.nemo": content}}) for name, content in files.items()}) as hub:
-        flags = ("--model", names[0], "--models-on-demand", "owner/*", "--model-ttl", "0.1")
-        cache = {"HF_HOME": str(tmp_path / "hub"), "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0"}
-        flags += ("--max-utterance-seconds", "10")
-        with steno_serve(tmp_path / "log", *flags, **cache) as service:
-            assert ask(service, names[1]).status_code == 200
-            [mark] = (tmp_path / "hub").rglob(guests._MARK)
-            assert mark.parent.name == f"models--{names[1].replace('/', '--')}"
-            loaded = mark.stat().st_mtime_ns
-            wait_for(lambda: mark.stat().st_mtime_ns > loaded)  # it is unloaded

@@ -56,13 +56,3 @@ def test_a_models_size_is_that_of_its_checkpoint_and_not_of_another_that_had_its
         load(service, "late", str(large))
 
         assert ready(service) == {"stub", "late"}
-
-
-def test_what_is_loaded_stays_in_the_cache_when_a_model_of_a_pattern_comes():
-    with serving(models_on_demand="named=hub/named,owner/*") as service:
-        assert ask(service, "named") == 200
-        assert ask(service, "owner/model") == 200
-        keeps = {load.model: load.keeps for load in next(iter(service.server.fleet._devices.values()))._loads.values()}
-
-    assert set(keeps["owner/model"]) >= {"hub/named", "stub.nemo"}
-    assert keeps["named"] is None
