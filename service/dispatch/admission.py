@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from service.dispatch.backlog import Backlog, BacklogEntry, RoundRobin
-from service.dispatch.counts import RequestCounts
+from service.dispatch.counts import Outlook, RequestCounts
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
@@ -66,25 +65,6 @@ class Permit:
         """Stop counting the bytes of the upload, because it is decoded."""
         self._gate.counts.stored_bytes.add(-self.stored_bytes)
         self.stored_bytes = 0
-
-
-class Outlook(NamedTuple):
-    """What gate 1 knows of the queue.
-
-    Attributes:
-        predicted_wait: seconds until a recording accepted now would have its turn, after one turn of each recording
-            before it.
-        waiting_seconds: the decoded audio without a transcript, except that of jobs.
-        loading_seconds: how long a model takes to load, as far as known.
-        is_loaded: whether an engine has been ready.
-        is_draining: whether new requests are refused, because the service shuts down.
-    """
-
-    predicted_wait: float
-    waiting_seconds: float
-    loading_seconds: float
-    is_loaded: bool
-    is_draining: bool
 
 
 class Gate:

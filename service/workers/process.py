@@ -22,6 +22,7 @@ from service import garbage, logs
 from service.channel import Channel
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
+from service.dispatch.counts import SharedMemory
 from service.http.app import create_app
 from service.http.keys.access import Access
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
@@ -35,7 +36,6 @@ from service.tracing import tracer
 from service.workers import protocol
 from service.workers.relay import WorkerApp
 from service.workers.remote import RemoteCore
-from service.workers.shared_counts import SharedMemory
 from service.workers.totals import snapshot
 
 _SNAPSHOT_SECONDS = 1.0
@@ -44,15 +44,8 @@ _SNAPSHOT_SECONDS = 1.0
 class Worker:
     """A worker, from its first message to its last.
 
-    Args:
-        settings: the settings.
-        row: its row of the shared counts.
-        counts: descriptor of these.
-        memory: descriptor of the memory for samples, which the main process maps.
-        connection: the socket to the main process.
-
-    Attributes:
-        channel: the channel on it.
+    Its counts are in a row of the shared memory ``counts``, and samples in ``memory``, which the main process maps;
+    both are descriptors.
     """
 
     def __init__(self, settings: Settings, *, row: int, counts: int, memory: int, connection: socket.socket) -> None:

@@ -29,12 +29,7 @@ _NOT_ANSWERED = _HOP_BY_HOP | {b"transfer-encoding"}  # the pieces of an answer 
 
 
 class WorkerApp:
-    """ASGI application of a worker: answers requests for transcripts, and passes all others on.
-
-    Args:
-        transcription: answers requests for transcripts.
-        hand_over: gives the main process a descriptor of a connection.
-    """
+    """ASGI application of a worker: answers requests for transcripts, and hands over a connection for any other."""
 
     def __init__(self, transcription: ASGIApp, hand_over: Callable[[int], None]) -> None:
         self._transcription = transcription
@@ -130,11 +125,7 @@ async def _answer(
 
 
 class RelayServer:
-    """The main process's end: HTTP on connections that workers hand over; they have bounded heads and bodies already.
-
-    Args:
-        app: answers the requests.
-    """
+    """The main process's end: HTTP on connections that workers hand over, with heads and bodies that are bounded."""
 
     def __init__(self, app: ASGIApp) -> None:
         # The worker, which alone writes here, says who asks.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from service.dispatch.counts import SharedMemory
 from service.http.core import LocalCore
 from service.http.opening import CLOSE_SECONDS
 from service.keys import Key
@@ -18,7 +19,6 @@ from service.supervision import end, keep_running, kill, started
 from service.workers.protocol import Finish, State, ToWorker
 from service.workers.relay import RelayServer
 from service.workers.session import Session
-from service.workers.shared_counts import SharedMemory
 from service.workers.totals import Totals
 
 log = logging.getLogger("steno.workers")
@@ -39,13 +39,7 @@ class WorkerStartError(RuntimeError):
 
 
 class WorkerSupervisor:
-    """The workers of a service.
-
-    Args:
-        settings: the settings.
-        metrics: metrics of the main process.
-        keys: the API keys.
-    """
+    """The workers of a service."""
 
     def __init__(self, settings: Settings, metrics: Metrics, keys: Sequence[Key]) -> None:
         self._metrics = metrics
@@ -62,12 +56,7 @@ class WorkerSupervisor:
         self._relay: RelayServer
 
     async def run(self, listener: socket.socket, core: LocalCore, relay: RelayServer) -> None:
-        """Keep the workers running until `finish`.
-
-        Args:
-            listener: the socket on which they accept connections.
-            core: the dispatcher's side of the service.
-            relay: answers the requests that they pass on.
+        """Keep the workers running until `finish`; they accept connections on one listener.
 
         Raises:
             WorkerStartError: if a worker fails to start before any has answered connections, or again and again while

@@ -2,11 +2,11 @@ import os
 import resource
 
 from audio.descriptor import unnamed_file
+from service.dispatch.counts import SharedMemory
 from service.http.opening import connection_limits
 from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.settings import Settings
-from service.workers.shared_counts import SharedMemory
 
 
 def test_counts_are_those_of_all_processes_until_one_is_cleared():
