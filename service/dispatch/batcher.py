@@ -175,8 +175,6 @@ class Turns:
         account = self._accounts.setdefault(caller, _Account(self._current))
         if caller not in self._callers:
             self._idle.add(caller)
-        if account.turn < self._current:
-            account.turn, account.used_seconds = self._current, 0.0
         turn = account.turn
         turns, account.used_seconds = divmod(account.used_seconds + seconds, self._seconds)
         account.turn += int(turns)

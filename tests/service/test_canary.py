@@ -85,19 +85,3 @@ def test_with_an_aligner_words_have_times_and_translations_have_subtitles(checkp
     ]
     assert any(word["end"] > 0 for word in words)
     assert (subtitles.status_code, subtitles.text[:24]) == (200, "1\n00:00:00,000 --> 00:00")
-
-
-def test_the_text_is_that_of_its_log_probabilities(service):
-    body = post(service, **{"include[]": "logprobs"}).json()
-
-    assert "".join(token["token"] for token in body["logprobs"]) == body["text"]
-
-
-def test_its_card_lists_its_options(service):
-    (card,) = service.client.get("/v1/models").json()["data"]
-    can = card["steno"]["abilities"]
-
-    assert can["tasks"] == ["transcribe", "translate"]
-    assert (can["languages"]["spoken"], can["decoders"]) == (["en", "de"], ["aed"])
-    assert (can["punctuation"], can["itn"]) == ("optional", True)
-    assert can["vocabulary"]["kind"] == "aggregate"

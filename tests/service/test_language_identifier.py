@@ -51,18 +51,6 @@ def test_requests_at_once_are_each_answered_in_the_language_of_their_audio(servi
     assert len({answer["language"] for answer in answers}) == 2
 
 
-def test_a_translation_needs_no_language(service):
-    body = post(service, "slt-1s", "translations", response_format="verbose_json").json()
-
-    assert (body["task"], body["language"]) in (("translate", "english"), ("transcribe", "english"))
-
-
-def test_the_engine_has_warmed_up_both(service):
-    (finder,) = [record for record in service.events("model ready") if record["model"] == "finder"]
-
-    assert finder["rtfx"] > 0
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "told"),

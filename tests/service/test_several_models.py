@@ -51,9 +51,3 @@ def test_requests_for_all_of_them_at_once_are_each_answered_by_their_own(service
         (offline,) = models[fields["model"]].transcribe([golden_data.clip(CLIP)], **options)
         assert (answer.status_code, answer.json()["text"]) == (200, offline.text)
     assert len({answer.json()["text"] for answer in answers}) >= 5
-
-
-def test_the_weights_of_each_model_are_logged(service, models):
-    logged = {event["model"]: event["weight_bytes"] for event in service.events("model ready")}
-
-    assert logged == {name: model.weight_bytes for name, model in models.items()}

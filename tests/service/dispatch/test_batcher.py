@@ -205,34 +205,6 @@ def test_without_clips_parts_of_an_hour_fill_their_batches_again():
     assert sizes[25:] == [8] * 5
 
 
-def test_neighbouring_buckets_fill_a_batch_up_to_the_padding_share():
-    queue = Queue()
-    leader = queue.add(8.0, arrived=-1000.0, passed_over=8)
-    others = [queue.add(3.9), queue.add(3.9)]
-
-    assert len(queue.next(max_padding_share=0.3)) == 2  # (8 + 3.9) of 16: 26 %; with the third 34 %
-    assert len(queue.batcher) == 1
-    assert leader.number == 1
-    assert others[1] in queue.batcher
-
-
-def test_an_utterance_over_the_budget_leaves_alone():
-    queue = Queue()
-    giant = queue.add(60.0, passed_over=8)
-    queue.add(59.0)
-
-    assert queue.next(batch_seconds=10.0) == [giant]
-
-
-def test_a_suspect_runs_by_itself():
-    queue = Queue()
-    suspect = queue.add(1.0, alone=True, passed_over=8)
-    others = [queue.add(1.0), queue.add(1.0)]
-
-    assert queue.next() == [suspect]
-    assert queue.next() == others
-
-
 def test_an_abandoned_utterance_is_not_computed():
     queue = Queue()
     gone, stays = queue.add(1.0), queue.add(1.0)
@@ -268,15 +240,6 @@ def test_mixed_lengths_pad_little():
     assert 500 / len(batches) > 4
 
 
-def test_waiting_utterances_can_be_taken_out():
-    queue = Queue()
-    first, second = queue.add(1.0), queue.add(3.0)
-
-    assert queue.batcher.remove(first)
-    assert not queue.batcher.remove(first)
-    assert list(queue.batcher) == [second]
-
-
 def test_utterances_for_a_model_that_is_not_loaded_wait_without_blocking_others():
     queue = Queue()
     absent = queue.add(1.0, lane=Lane("absent"))
@@ -287,17 +250,6 @@ def test_utterances_for_a_model_that_is_not_loaded_wait_without_blocking_others(
 
     assert queue.next(now=50.0) == []
     assert queue.batcher.next_batch(51.0, {"absent": BatchPolicy()}) == [absent]
-
-
-def test_models_take_turns_as_callers_do_so_neither_starves_the_other():
-    queue = Queue()
-    for _ in range(40):
-        queue.add(16.0, caller="many")
-    one = queue.add(16.0, arrived=1.0, caller="one", lane=Lane("other"))
-
-    led = [queue.next(now=2.0 + step, batch_seconds=16.0)[0] for step in range(8)]
-
-    assert one in led
 
 
 TIMED = Prompt(timestamps=True)
@@ -337,18 +289,6 @@ def test_background_work_leads_only_if_nothing_else_waits(waiting, budget):
         assert batch[0].is_background is not was_awaited
         in_background = [utterance.is_background for utterance in batch]
         assert in_background == sorted(in_background)  # it takes what room the others left
-
-
-def test_the_background_is_never_starved():
-    queue = Queue()
-    job = queue.add(10.0, caller="job", is_background=True)
-    batches = 0
-    while job in set(queue.batcher):
-        queue.add(10.0)
-        queue.next(batch_seconds=10.0, max_passed_over=8)
-        batches += 1
-
-    assert batches == 9
 
 
 def test_background_work_that_waits_does_not_give_newcomers_earlier_turns():

@@ -4,35 +4,13 @@ from dataclasses import dataclass
 import pytest
 
 from service.dispatch.errors import (
-    DeadlineExceededError,
-    DeviceMemoryError,
     EngineLostError,
-    TranscriptionFailedError,
 )
 from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind, Result
 from tests.asynchronous import asynchronous
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, counted, dispatcher, settle
 from transcripts.transcript import FlatTranscripts
-
-
-@asynchronous
-async def test_each_caller_gets_its_own_answer():
-    front, engine = dispatcher(), FakeEngine()
-    front.engine_ready(engine, READY)
-    first = ask(front, 1)
-    await settle()
-    others = [ask(front, value) for value in range(2, 6)]
-    await settle()
-
-    engine.answer(front)
-    await settle()
-    assert len(engine.batches.copy().popitem()[1]) == 4  # what came meanwhile left together
-    engine.answer(front)
-
-    assert [answer.transcript.text for answer in await asyncio.gather(first, *others)] == [
-        "1.0", "2.0", "3.0", "4.0", "5.0",
-    ]  # fmt: skip
 
 
 @asynchronous
@@ -57,46 +35,6 @@ async def test_an_engine_is_told_how_many_compute_beside_it():
 
 
 @asynchronous
-async def test_a_lost_engines_work_is_replayed_each_utterance_alone():
-    front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
-    asked = [ask(front, value) for value in (1, 2, 3)]
-    await settle()
-    front.engine_ready(lost, READY)
-    await settle()
-    assert len(lost.batches.copy().popitem()[1]) == 3
-
-    front.engine_lost(lost, "exit")
-    front.engine_ready(successor, READY)
-    for _ in asked:
-        await settle()
-        assert len(successor.batches.copy().popitem()[1]) == 1
-        successor.answer(front)
-
-    assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
-
-
-@asynchronous
-async def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered():
-    front = dispatcher()
-    poison = ask(front, 1)
-    innocent = ask(front, 2)
-    await settle()
-    engine = FakeEngine()
-    front.engine_ready(engine, READY)
-    await settle()
-    for _ in range(2):
-        front.engine_lost(engine, "exit")
-        engine = FakeEngine()
-        front.engine_ready(engine, READY)
-        await settle()
-
-    with pytest.raises(EngineLostError):
-        await poison
-    engine.answer(front)
-    assert (await innocent).transcript.text == "2.0"
-
-
-@asynchronous
 async def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engines_are_lost():
     front, engines = dispatcher(), [FakeEngine(), FakeEngine()]
     asked = ask(front, 1)
@@ -110,40 +48,6 @@ async def test_an_utterance_whose_caller_left_is_counted_once_even_if_its_engine
 
     assert counted(front, "queue_dropped_total", reason="cancelled") == 1
     assert counted(front, "queue_dropped_total", reason="engine_lost") == 0
-
-
-@asynchronous
-async def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
-    """Otherwise the utterance in the second slot would lose its second engine, too."""
-
-    @dataclass(eq=False)
-    class Roomy(FakeEngine):
-        @property
-        def free_slots(self) -> int:
-            return 2 - len(self.batches)
-
-    front, engine = dispatcher(), Roomy()
-    poison, innocent, later = ask(front, 1), ask(front, 2), ask(front, 3)
-    await settle()
-    front.engine_ready(engine, READY)
-    await settle()
-    front.engine_lost(engine, "exit")
-
-    engine = Roomy()
-    front.engine_ready(engine, READY)
-    await settle()
-    assert len(engine.batches) == 1
-    front.engine_lost(engine, "exit")  # by the poison again
-
-    with pytest.raises(EngineLostError):
-        await poison
-    engine = Roomy()
-    front.engine_ready(engine, READY)
-    for _ in range(2):
-        await settle()
-        assert len(engine.batches) == 1
-        engine.answer(front)
-    assert [(await one).transcript.text for one in (innocent, later)] == ["2.0", "3.0"]
 
 
 @asynchronous
@@ -162,66 +66,6 @@ async def test_a_late_answer_from_a_lost_engine_changes_nothing():
     assert not asked.done()
     successor.answer(front)
     assert (await asked).transcript.text == "1.0"
-
-
-@asynchronous
-async def test_a_failed_batch_is_split_and_only_the_utterance_at_fault_fails():
-    front, engine = dispatcher(), FakeEngine()
-    asked = [ask(front, value) for value in (1, 2)]
-    await settle()
-    front.engine_ready(engine, READY)
-    await settle()
-
-    engine.fail(front, FailureKind.BATCH)
-    await settle()
-    engine.fail(front, FailureKind.BATCH)
-    await settle()
-    engine.answer(front)
-
-    with pytest.raises(TranscriptionFailedError):
-        await asked[0]
-    assert (await asked[1]).transcript.text == "2.0"
-
-
-@asynchronous
-async def test_an_utterance_that_does_not_fit_the_device_alone_gets_its_own_error():
-    front, engine = dispatcher(), FakeEngine()
-    front.engine_ready(engine, READY)
-    asked = ask(front, 1)
-    await settle()
-
-    engine.fail(front, FailureKind.OUT_OF_MEMORY)
-
-    with pytest.raises(DeviceMemoryError):
-        await asked
-
-
-@asynchronous
-async def test_a_caller_who_leaves_frees_its_place_in_the_queue():
-    front, engine = dispatcher(), FakeEngine()
-    front.engine_ready(engine, READY)
-    running, waiting = ask(front, 1), ask(front, 2)
-    await settle()
-
-    waiting.cancel()
-    running.cancel()
-    await settle()
-
-    engine.answer(front)  # no caller waits for it
-    await settle()
-    assert not engine.batches
-
-
-@asynchronous
-async def test_an_utterance_that_waits_too_long_is_dropped():
-    front = dispatcher()
-
-    with pytest.raises(DeadlineExceededError):
-        await ask(front, 1, timeout=0.01)
-
-    engine = FakeEngine()
-    front.engine_ready(engine, READY)
-    assert not engine.batches
 
 
 @asynchronous
@@ -309,21 +153,6 @@ def test_readiness_follows_engines_and_draining():
 
     front.drain()
     assert not front.is_ready
-
-
-@asynchronous
-async def test_two_engines_share_the_queue():
-    front, engines = dispatcher(), [FakeEngine("cuda:0"), FakeEngine("cuda:1")]
-    for engine in engines:
-        front.engine_ready(engine, READY)
-    asked = [ask(front, value) for value in (1, 2)]
-    await settle()
-
-    assert all(len(engine.batches) == 1 for engine in engines)
-    assert front.admission.rtfx == {"m": 200.0}
-    for engine in engines:
-        engine.answer(front)
-    await asyncio.gather(*asked)
 
 
 @asynchronous

@@ -11,40 +11,6 @@ def waiting(caller: str, turn: int) -> Utterance:
     return Utterance(1, np.empty(0, np.float32), 1.0, 0.0, Answer(), caller, LANE, turn)
 
 
-def test_what_a_caller_uses_beyond_its_turn_counts_against_the_next():
-    turns = Turns(10.0)
-
-    assert [turns.take("a", 8.0) for _ in range(6)] == [0, 0, 1, 2, 3, 4]
-
-
-def test_a_new_caller_joins_the_current_turn():
-    turns = Turns(10.0)
-    for _ in range(5):
-        turns.take("long", 10.0)
-    turns.add(waiting("long", 3))
-    turns.add(waiting("long", 4))
-    turns.update()
-
-    assert turns.take("late", 5.0) == 3
-    assert turns.take("long", 5.0) == 5
-
-
-def test_a_caller_without_waiting_work_is_forgotten():
-    turns = Turns(10.0)
-    for number in range(100):
-        turns.take(number, 1.0)
-    seventh = waiting(7, 0)
-    turns.add(seventh)
-    turns.update()
-
-    assert (turns.take(7, 1.0), turns.take(8, 9.5), turns.take(8, 1.0)) == (0, 0, 0)  # what 8 used is forgotten
-
-    turns.remove(seventh)
-    turns.update()
-
-    assert [turns.take(7, 9.5), turns.take(7, 1.0)] == [0, 0]
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10.0), st.booleans()), max_size=60))
 def test_callers_have_turns_as_if_all_that_wait_were_looked_at(steps):
     """Compares with a count that looks at all utterances each time."""

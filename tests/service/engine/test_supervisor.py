@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
-from service.engine.protocol import Batch, Failure, FailureKind, Load, ModelInfo, Ready, Result
+from service.engine.protocol import Batch, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.quarantine import Quarantine
-from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
+from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
 from tests.asynchronous import asynchronous
@@ -102,21 +102,6 @@ async def test_an_engine_starts_answers_and_stops():
         await supervisor.stop()
         assert await listener.event("lost") is Loss.STOPPED
         assert engine.process.returncode == 0
-
-
-@asynchronous
-async def test_a_failed_batch_leaves_the_engine_running():
-    async with supervised() as (_, listener):
-        engine = await listener.event("ready")
-
-        await send(engine, 1, silence(FAIL_SAMPLES))
-        failure = await listener.event("answered")
-        await send(engine, 2, silence(5))
-        answer = await listener.event("answered")
-
-        assert isinstance(failure, Failure)
-        assert failure.kind is FailureKind.BATCH
-        assert isinstance(answer, Result)
 
 
 @pytest.mark.parametrize(("samples", "loss"), [(CRASH_SAMPLES, Loss.EXIT), (DEVICE_SAMPLES, Loss.DEVICE)])
@@ -241,14 +226,6 @@ async def test_an_engine_that_has_ended_may_be_killed():
         await listener.event("ready")
 
 
-@asynchronous
-async def test_a_first_start_that_fails_says_why():
-    supervisor = Supervisor([load("unreadable")], Listener(), timeout=30.0, **STUB)
-
-    with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
-        await supervisor.run()
-
-
 def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too(tmp_path, monkeypatch):
     (tmp_path / "deaf_engine.py").write_text("import signal\nsignal.pause()")  # as one that imports on a busy machine
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -338,24 +315,6 @@ async def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_
 
 
 @asynchronous
-async def test_a_model_that_is_unloaded_while_a_new_engine_loads_it_is_unloaded_there_too():
-    async with supervised("stub.nemo", "late") as (supervisor, listener):
-        engine = await loaded(listener, 2)
-        listener.engine_started = lambda engine: listener.told.put_nowait(("started", engine))
-        os.kill(engine.pid, signal.SIGKILL)
-        assert await listener.event("lost") is Loss.EXIT
-        engine = await listener.event("started")
-
-        supervisor.unload("late")
-        await supervisor.load(load("last"))  # models are loaded in order
-        assert await loaded(listener, 2) is engine
-
-        assert set(engine.models) == {"stub.nemo", "last"}
-        await send(engine, 1, silence(5), model="late")
-        assert "gone" in (await listener.event("answered")).message
-
-
-@asynchronous
 async def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
     async with supervised() as (supervisor, listener):
         await loaded(listener, 1)
@@ -366,22 +325,6 @@ async def test_a_load_ends_when_its_model_is_unloaded_meanwhile():
 
         with pytest.raises(ModelLoadError, match="unloaded while it loaded"):
             await asyncio.wait_for(loading, 60)
-
-
-@asynchronous
-async def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
-    """The caller has left and the model was unloaded while the batch was on its way."""
-
-    async with supervised("stub.nemo", "late") as (supervisor, listener):
-        engine = await loaded(listener, 2)
-        supervisor.unload("late")
-
-        await send(engine, 1, silence(5), model="late")
-        failure = await listener.event("answered")
-        await send(engine, 2, silence(5))
-
-        assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
-        assert isinstance(await listener.event("answered"), Result)
 
 
 @asynchronous
