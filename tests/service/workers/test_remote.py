@@ -17,7 +17,7 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.recordings import Options
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
-from service.workers.protocol import End, HoldModel
+from service.workers.protocol import End
 from service.workers.remote import RemoteCore
 from tests.asynchronous import asynchronous
 from tests.service.dispatch.fake_engine import LANE, RATE
@@ -115,30 +115,19 @@ async def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkey
 
 
 @asynchronous
-async def test_requests_share_a_hold_until_the_last_of_them_ends_and_a_model_that_leaves_is_not_taken(monkeypatch):
+async def test_a_model_on_demand_is_held_until_the_last_request_for_it_ends_and_others_stay_by_themselves():
     async with with_core() as on:
         entry = on.dispatcher.catalog["m"]
+        async with on.remote.hold_model("m") as model:
+            assert (model, entry.users, on.asked) == (entry, 0, [])
+        entry.is_on_demand = True
         async with on.remote.hold_model("m") as first, on.remote.hold_model("m") as second:
             assert first is second is entry
-            assert [message for message in on.asked if isinstance(message, HoldModel)] == [HoldModel(1, "m")]
-            assert entry.users == 1
+            assert entry.users == 2
         await settle()
         assert entry.users == 0
         async with on.remote.hold_model("nobody") as none:
             assert none is None
-
-        async with on.remote.hold_model("m"):
-            on.dispatcher.catalog.begin_leaving(entry)
-            monkeypatch.setattr(on.core.demand, "get_or_load", _nothing)
-            async with on.remote.hold_model("m") as gone:
-                assert gone is None
-            assert entry.users == 1
-        await settle()
-        assert entry.users == 0
-
-
-async def _nothing(name, resources) -> None:
-    """As for a model that is leaving."""
 
 
 @asynchronous
