@@ -51,10 +51,6 @@ class Front:
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=Tracer)
 
-    def ready_model(self, name: str | None) -> LoadedModel:
-        """Return the model that `find_model` finds; raise ModelNotReadyError if it is not loaded yet."""
-        return self._require_loaded(self.find_model(name))
-
     async def hold_model(self, name: str, seconds: float, resources: AsyncExitStack) -> LoadedModel:
         """Hold the model of this id or alias, after loading it on demand within these seconds, if needed.
 
@@ -77,10 +73,7 @@ class Front:
                 retry_after=error.retry_after,
                 should_retry=False,
             ) from None
-        return self._require_loaded(model or self.find_model(name))
-
-    def _require_loaded(self, model: ServedModel) -> LoadedModel:
-        loaded = self.loaded_model(model)
+        loaded = self.loaded_model(model or self.find_model(name))
         if loaded is None:
             raise self.core.gate.still_loading()
         return loaded
@@ -109,15 +102,13 @@ class Front:
             return None
         return Identification(Lane(identifier.id), identifier.ready.sample_rate, languages, is_exhaustive)
 
-    def find_model(self, name: str | None) -> ServedModel:
-        """Return the model of this id or alias, loaded or not; without a name the default.
+    def find_model(self, name: str) -> ServedModel:
+        """Return the model of this id or alias, loaded or not.
 
         Raises:
             RequestError: if there is no such model.
         """
         catalog = self.core.catalog
-        if name is None:
-            return catalog[catalog.default]
         model = catalog.find(name)
         if model is None:
             known = ", ".join(repr(one.id) for one in catalog.served if not one.is_leaving)

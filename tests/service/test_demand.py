@@ -65,21 +65,6 @@ def parts(idle_seconds: float = 60.0):
 
 
 @asynchronous
-async def test_a_hundred_requests_at_once_share_one_load():
-    _, _, residency, demand = parts()
-    asking = [asyncio.create_task(get_or_load(demand, "late")) for _ in range(100)]
-    while not residency.loads:
-        await asyncio.sleep(0)
-    residency.may_load.set()
-    models = await asyncio.gather(*asking)
-
-    assert residency.loads == ["late.nemo"]
-    assert {model.id for model in models} == {"late"}
-    assert await get_or_load(demand, "unknown") is None
-    assert (await get_or_load(demand, "m")).id == "m"
-
-
-@asynchronous
 async def test_a_request_that_leaves_does_not_end_the_load_of_others():
     _, _, residency, demand = parts()
     first, second = (asyncio.create_task(get_or_load(demand, "late")) for _ in range(2))

@@ -241,7 +241,7 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
     """Return the OpenAPI description of a request with a recording, in any of the three ways, by that of its form."""
     described = "Where the recording is: by https, on a host that the operator allows (STENO_URL_HOSTS)."
     url = {"type": "string", "format": "uri", "maxLength": 2048, "description": described}
-    fields = {name: _nullable(field) for name, field in form["properties"].items() if name != "file"}
+    fields = {name: field for name, field in form["properties"].items() if name != "file"}
     by_url = form | {"title": "UrlRequest", "properties": {"url": url, **fields}, "required": ["url"]}
     recording = {
         "type": "string",
@@ -252,15 +252,6 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
     schemas |= dict.fromkeys(("audio/*", "application/octet-stream"), recording)
     content = {media_type: {"schema": schema} for media_type, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
-
-
-def _nullable(field: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field that may be null too, because null counts as left out in JSON."""
-    null = {"type": "null"}
-    if null in field.get("anyOf", ()):
-        return field
-    about = {name: field[name] for name in ("title", "description", "default") if name in field}
-    return about | {"anyOf": [{name: field[name] for name in field if name not in about}, null]}
 
 
 def _fault(error: ValidationError) -> RequestError:

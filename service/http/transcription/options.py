@@ -148,20 +148,21 @@ async def parse_options(
 ) -> TranscriptionOptions:
     """Validate a form, and find its model, which the resources keep loaded until they are closed.
 
-    The record gets the id of the model. A client that leaves while the model is loaded
-    on demand is noticed by the ASGI channel; a job has none. A translation must be into English.
+    The record gets the id of the model. A client that leaves while the model is loaded on demand is noticed by the ASGI
+    channel; a job has none. A translation must be into English.
 
     Raises:
         RequestError: if a field is wrong, or the model cannot do what it asks for, or cannot be loaded.
         ModelNotReadyError: if the model, or the language identifier, is not loaded yet.
     """
     fields = TranscriptionForm.parse(form)
-    name = fields.model
-    if name is not None and front.core.loads_on_demand and not front.core.catalog.find_ready(name):
+    catalog = front.core.catalog
+    name = fields.model or catalog.default
+    if front.core.loads_on_demand and not catalog.find_ready(name):
         model = await _loaded(front, record, name, resources, receive)
     else:
-        model = front.ready_model(name)
-        model = await front.hold_model(model.id, front.settings.request_timeout_seconds, resources)
+        served = front.find_model(name)
+        model = await front.hold_model(served.id, front.settings.request_timeout_seconds, resources)
     record.model = model.id
     fields = model.narrowed(fields)
     identification = _identification(front, model, fields, is_translation=is_translation)

@@ -5,7 +5,6 @@ import gzip
 import socket
 
 import httpx
-import numpy as np
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
@@ -51,14 +50,6 @@ def test_options_are_those_of_the_form(service):
     assert answer.json()["words"]
     streamed = send(service, CLIP, stream="true", model="whisper-1")
     assert streamed.headers["content-type"].startswith("text/event-stream")
-
-
-def test_raw_samples_need_no_file_around_them(service):
-    samples = (SECOND * 32767).astype("<i2")
-
-    answer = send(service, samples.tobytes(), "audio/pcm; rate=16000; channels=1")
-
-    assert answer.json()["text"] == transcript(samples.astype(np.float32) / 32768).text
 
 
 def test_a_body_in_pieces_without_a_length_is_taken(service):
