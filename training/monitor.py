@@ -134,7 +134,7 @@ class Monitor:
         if not result.skipped:
             del fields["skipped"]
         if run.recipe.precision == "float16":
-            fields["loss_scale"] = run.loss_scale.value
+            fields["loss_scale"] = run.loss_scale.get_scale()
         fields |= {"seconds": round(seconds, 4), "waited": round(waited, 4), "memory": peak_bytes(run.device)}
         self._journal.write(step=run.step, epoch=run.position.epoch, **fields)
 

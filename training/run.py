@@ -24,7 +24,6 @@ from training.examples import Examples
 from training.export import check_export, export_nemo
 from training.forecast import forecast
 from training.loader import load
-from training.loss_scale import LossScale
 from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
@@ -57,6 +56,8 @@ from training.vocabulary_file import read_languages, read_vocabulary
 _CHANGEABLE = ("dev", "loggers", "report_every", "save_every", "steps")
 # The folder of the index of its takes, in the run's folder.
 _INDEX = "takes"
+# Steps without an overflow after which float16's loss scale is doubled.
+_GROWTH_STEPS = 1000
 # Buckets by labels for each length, if a decoder computes the padding of labels.
 _LABEL_BUCKETS = 4
 
@@ -67,6 +68,8 @@ class Run:
     Attributes:
         own_parts: this process's parts of a step.
         front_end: computes features from waveforms.
+        loss_scale: scales the loss, so that small gradients do not vanish in float16 (Micikevicius et al., 2018, arXiv
+            1710.03740); disabled in other precisions.
         mode: which weights are trained, and the training mode.
         average: the moving average of the weights.
         teacher: the teacher, or None.
@@ -90,7 +93,9 @@ class Run:
         self.device = device
         self.ranks = ranks or Ranks()
         self.own_parts = self.ranks.share(recipe.batches.parts)
-        self.loss_scale = LossScale(scales=recipe.precision == "float16")
+        self.loss_scale = torch.amp.GradScaler(
+            device.type, growth_interval=_GROWTH_STEPS, enabled=recipe.precision == "float16"
+        )
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         self._recordings = AugmentationRecordings(recipe.augmentation)
@@ -190,7 +195,7 @@ class Run:
             network=dict(self.network.state_dict()),
             average=self.average.state,
             optimizer=self.optimizer.state_dict(),
-            loss_scale=self.loss_scale.state(),
+            loss_scale=self.loss_scale.state_dict(),
         )
         write_snapshot(_state_path(self.folder), snapshot)
 
@@ -207,7 +212,7 @@ class Run:
             self.network.load_state_dict(snapshot.network)
             self.average.restore(snapshot.average)
             self.optimizer.load_state_dict(snapshot.optimizer)
-            self.loss_scale.restore(snapshot.loss_scale)
+            self.loss_scale.load_state_dict(snapshot.loss_scale)
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ResumeError(f"{path} is damaged: its weights are not those of this run") from error
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds

@@ -56,7 +56,7 @@ class Snapshot:
     network: dict[str, Tensor]
     average: dict[str, Tensor]
     optimizer: dict[str, Any]
-    loss_scale: dict[str, float]
+    loss_scale: dict[str, Any]
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:

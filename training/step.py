@@ -95,20 +95,21 @@ def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> 
         with ranks.syncing(part_losses, last=number == len(parts) - 1):
             part: Losses = part_losses(batch.to(run.device), counts)
             # DDP averages gradients over processes; the factor turns the mean into the sum.
-            (part.total * (run.loss_scale.value * ranks.count)).backward()  # type: ignore[no-untyped-call]  # untyped
+            run.loss_scale.scale(part.total * ranks.count).backward()  # type: ignore[no-untyped-call]  # untyped
         found.append(part)
-    run.loss_scale.unscale(run.network.parameters())
+    run.loss_scale.unscale_(run.optimizer)  # type: ignore[arg-type]  # it reads the groups of parameters
     norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm).item()
     result = _summed_up(run, found, parts, norm, rate)
     overflowed = not math.isfinite(norm)
-    if not math.isfinite(result.loss) or (overflowed and not run.loss_scale.can_shrink):
+    can_shrink = run.loss_scale.is_enabled() and run.loss_scale.get_scale() > 1
+    if not math.isfinite(result.loss) or (overflowed and not can_shrink):
         raise TrainingError(f"the loss of step {run.step + 1} is {result.loss}, its gradient {norm}")
     if not overflowed:
         for group in run.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         run.optimizer.step()
         run.average.update(run.network, run.step)
-    run.loss_scale.after_step(overflowed=overflowed)
+    run.loss_scale.update()
 
     run.step += 1
     run.position = Position(parts[0].position.epoch, parts[0].position.batch + 1)

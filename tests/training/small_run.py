@@ -6,6 +6,7 @@ import soundfile
 import yaml
 
 from tests.conftest import GOLDEN
+from training.loop import train
 
 CHECKPOINT = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
 # Clips with speech, and their transcripts.
@@ -47,6 +48,23 @@ def document(folder, **changes):
         "save_every": 5,
     }
     return recipe | changes
+
+
+def losses_of(run, last):
+    """Train up to a step; returns the losses in the log."""
+    train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
+    return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
+
+
+def assert_resumes(new_run, steps=6):
+    """Assert that a run of some steps, made anew by each call, resumes as if it had not stopped in the middle."""
+    whole = losses_of(new_run(), steps)
+    losses_of(new_run(), steps // 2)
+    resumed = new_run()
+    resumed.resume()
+
+    assert resumed.step == steps // 2
+    assert losses_of(resumed, steps) == whole
 
 
 def recipe_file(folder, **changes):

@@ -1,14 +1,11 @@
 """Each data set of a recipe has its weight in every epoch."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from tests.training.small_run import TEXTS, manifest, recipe_file
+from tests.training.small_run import TEXTS, assert_resumes, manifest, recipe_file
 from training.errors import RecipeError
-from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
 
@@ -36,16 +33,7 @@ def test_without_weights_each_clip_is_there_once(tmp_path):
 
 
 def test_a_run_with_weights_resumes_as_if_it_had_not_stopped(tmp_path):
-    def finished(run, last=8):
-        train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
-        return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
-
-    whole = finished(run_of(tmp_path, weights=[3, 0.5]))
-    finished(run_of(tmp_path, weights=[3, 0.5]), last=4)
-    resumed = run_of(tmp_path, weights=[3, 0.5])
-    resumed.resume()
-
-    assert finished(resumed) == whole
+    assert_resumes(lambda: run_of(tmp_path, weights=[3, 0.5]), steps=8)
 
 
 @pytest.mark.parametrize(

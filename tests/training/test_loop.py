@@ -485,11 +485,14 @@ def test_a_dev_set_of_which_no_clip_can_be_read_ends_a_run(tmp_path):
 
 def test_a_gradient_that_overflowed_is_no_number_in_the_log(tmp_path):
     run = new_run(tmp_path, steps=2, precision="float16")
-    run.loss_scale.value = 1e38
+    run.loss_scale.load_state_dict(run.loss_scale.state_dict() | {"scale": 2.0**126})
 
     finish(run)
 
-    assert [(line["gradient_norm"], line["loss_scale"]) for line in log(tmp_path)] == [(None, 5e37), (None, 2.5e37)]
+    assert [(line["gradient_norm"], line["loss_scale"]) for line in log(tmp_path)] == [
+        (None, 2.0**125),
+        (None, 2.0**124),
+    ]
 
 
 def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path):

@@ -1,18 +1,15 @@
 """Frozen weights stay to the last bit, adapters are merged at export, and rates go by patterns."""
 
-import json
-
 import pytest
 import torch
 
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
-from tests.training.small_run import manifest, recipe_file
+from tests.training.small_run import assert_resumes, manifest, recipe_file
 from tests.training.test_tuning import run_from
 from training.adapters import is_adapter
 from training.errors import RecipeError
 from training.loader import load
-from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
@@ -129,16 +126,7 @@ def test_a_run_with_all_of_it_resumes_as_if_it_had_not_stopped(tmp_path, matrice
         "dropout": 0.1,
     }
 
-    def finished(run, last=6):
-        train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
-        return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
-
-    whole = finished(run_from(tmp_path, CTC, steps=6, **options))
-    finished(run_from(tmp_path, CTC, steps=6, **options), last=3)
-    resumed = run_from(tmp_path, CTC, steps=6, **options)
-    resumed.resume()
-
-    assert finished(resumed) == whole
+    assert_resumes(lambda: run_from(tmp_path, CTC, steps=6, **options))
 
 
 def test_rates_are_factors_of_the_scheduled_one(tmp_path):

@@ -182,13 +182,13 @@ def test_every_precision_reaches_the_loss_of_float32(tmp_path):
 
 def test_a_scaled_loss_that_overflows_is_scaled_less_and_changes_nothing(tmp_path):
     run = Run(read_recipe(prepared(tmp_path, precision="float16")), tmp_path, torch.device("cpu"))
-    run.loss_scale.value = 2.0**24
+    run.loss_scale.load_state_dict(run.loss_scale.state_dict() | {"scale": 2.0**24})
     before = {name: value.clone() for name, value in run.network.state_dict().items()}
     run.network.ctc.projection.register_full_backward_hook(lambda module, inputs, _: (inputs[0] * torch.inf,))
 
     train(run, word_errors=None, report=lambda _: None)
 
-    assert run.loss_scale.value == 2.0**20
+    assert run.loss_scale.get_scale() == 2.0**20
     assert all(torch.equal(value, before[name]) for name, value in run.network.state_dict().items())
 
 

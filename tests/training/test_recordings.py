@@ -1,13 +1,11 @@
 """Recordings of noise and rooms come from folders, as loud as asked for, the same for the same seed."""
 
-import json
-
 import numpy as np
 import pytest
 import soundfile
 import torch
 
-from tests.training.small_run import manifest, recipe_file
+from tests.training.small_run import assert_resumes, manifest, recipe_file
 from tests.training.test_augment import RATE, decibels, speech
 from training.augment import augmented
 from training.errors import RecipeError, ResumeError
@@ -102,20 +100,13 @@ def run_of(folder):
     return Run(recipe, folder, torch.device("cpu"))
 
 
-def finished(run, last=6):
-    train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
-    return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
-
-
 def test_a_run_with_recordings_resumes_as_if_it_had_not_stopped_but_not_with_others(tmp_path):
     folders(tmp_path)
-    whole = finished(run_of(tmp_path))
-    finished(run_of(tmp_path), last=3)
-    resumed = run_of(tmp_path)
-    resumed.resume()
 
-    assert any(line.startswith("augmentation.recorded_noise.folders: files of sound: 2, ") for line in resumed.survey)
-    assert finished(resumed) == whole
+    assert_resumes(lambda: run_of(tmp_path))
+
+    line = "augmentation.recorded_noise.folders: files of sound: 2, "
+    assert any(one.startswith(line) for one in run_of(tmp_path).survey)
     sound(tmp_path / "rooms" / "other.wav", np.ones(1000))
     with pytest.raises(ResumeError, match="other values of recordings"):
         run_of(tmp_path).resume()

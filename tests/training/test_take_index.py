@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import Prompt
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, assert_resumes, manifest, recipe_file
 from tests.training.test_foreign_manifests import lines, tar, tone
 from training.clip import ByteRange, Clip
 from training.errors import ManifestError, RecipeError, TrainingError
-from training.loop import train
 from training.manifest import read_manifest
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -216,27 +215,11 @@ def test_a_tar_that_changed_is_looked_through_again(tmp_path):
     assert index_of(tmp_path)[0].clip.byte_range.offset > first.offset
 
 
-def losses_of(folder):
-    return [line["loss"] for line in map(json.loads, (folder / "log.jsonl").read_text().splitlines()) if "loss" in line]
-
-
 def test_a_run_on_tars_goes_on_as_if_it_had_not_stopped(tmp_path):
     sharded(tmp_path)
     recipe = read_recipe(recipe_file(tmp_path, steps=8, batches={"seconds": 2, "buckets": 1}))
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
-    train(Run(recipe, tmp_path / "whole", CPU), word_errors=None, report=lambda _: None)
-    steps = iter(range(20))
-    stopped = Run(recipe, tmp_path / "parts", CPU)
 
-    train(stopped, word_errors=None, report=lambda _: None, stops=lambda: next(steps) == 3)
-    resumed = Run(recipe, tmp_path / "parts", CPU)
-    resumed.resume()
-    train(resumed, word_errors=None, report=lambda _: None)
-
-    assert stopped.step == 3
-    assert losses_of(tmp_path / "parts") == losses_of(tmp_path / "whole")
-    assert len(losses_of(tmp_path / "whole")) == 8
+    assert_resumes(lambda: Run(recipe, tmp_path, CPU), steps=8)
 
 
 def test_memory_grows_by_some_tens_of_bytes_a_clip(tmp_path):
