@@ -44,11 +44,6 @@ class Channel(Generic[M]):
     The messages of one turn of the loop are written together, because a system call costs more than a message. A
     message may carry a descriptor, as no transport of asyncio can.
 
-    Args:
-        connection: a connected stream socket.
-        decoder: of the messages that come.
-        on_message: gets each message that comes.
-
     Attributes:
         lost: done when the connection has ended, or a message cannot be read or handled.
     """
@@ -171,12 +166,7 @@ class Channel(Generic[M]):
 
 
 class BlockingChannel(Generic[M]):
-    """One end that blocks; any thread may send.
-
-    Args:
-        connection: a connected stream socket.
-        decoder: of the messages that come.
-    """
+    """One end that blocks; any thread may send."""
 
     def __init__(self, connection: socket.socket, decoder: "msgspec.msgpack.Decoder[M]") -> None:
         connection.setblocking(True)

@@ -73,14 +73,9 @@ class _Load:
 
 
 class Demand:
-    """Loads models that requests ask for, and unloads idle ones.
+    """Loads models that requests ask for, and unloads those that had no request for ``idle_seconds``.
 
-    Args:
-        residency: loads and unloads models.
-        catalog: the loaded models.
-        loadable: the models that may be loaded.
-        idle_seconds: seconds without a request after which a model on demand is unloaded.
-        clock: monotonic seconds, of the same clock as the catalog's.
+    Its clock is that of the catalog, in monotonic seconds.
     """
 
     def __init__(
@@ -111,12 +106,8 @@ class Demand:
     async def get_or_load(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
         """Return the model of this name, after loading it if needed; None if there is no such model.
 
-        One of the settings is returned at once, ready or not. If the call is cancelled, the load goes
-        on, for other requests.
-
-        Args:
-            name: id or alias, from the client.
-            resources: resources of the request; the model is held until they are closed.
+        One of the settings is returned at once, ready or not. The model is held until ``resources`` are closed. If the
+        call is cancelled, the load goes on, for other requests.
 
         Raises:
             DemandError: if it cannot be loaded.

@@ -26,12 +26,7 @@ def take_over() -> None:
 
 
 async def collect(requests: Callable[[], int], collect_all: Callable[[], object]) -> None:
-    """Run a full collection now and then, until cancelled.
-
-    Args:
-        requests: returns the number of requests under way.
-        collect_all: runs a full collection.
-    """
+    """Run a full collection now and then, until cancelled, when few requests are under way."""
     put_off = 0
     while True:
         await asyncio.sleep(_EVERY_SECONDS)

@@ -15,12 +15,7 @@ _NOTICE_SECONDS = 3.0
 
 
 class Readiness:
-    """Answers whether the service is ready, and notices whether somebody asks.
-
-    Args:
-        dispatcher: the dispatcher.
-        clock: monotonic seconds.
-    """
+    """Answers whether the service is ready, and notices whether somebody asks."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._dispatcher = dispatcher
@@ -38,12 +33,7 @@ class Readiness:
         return "ready"
 
     async def leave(self, hurry: asyncio.Event, most_seconds: float) -> float:
-        """Be no longer ready, and give those who ask the time to notice; return the seconds that were given.
-
-        Args:
-            hurry: ends the wait.
-            most_seconds: the longest wait.
-        """
+        """Be no longer ready, and give those who ask the time to notice; return the seconds that were given."""
         self._is_leaving = True
         began = self._clock()
         if self._last_ready >= began - _AGO_SECONDS:

@@ -59,15 +59,7 @@ log = logging.getLogger("steno")
 class Server:
     """One service: a listening socket, the application, a dispatcher and its engines.
 
-    Args:
-        settings: the settings.
-        engine_module: the Python module of the engine process.
-
     Attributes:
-        port: the port that it listens on.
-        dispatcher: the dispatcher.
-        fleet: the engines.
-        residency: loads and unloads models.
         workers: the HTTP processes; None if this process answers alone.
 
     Raises:
@@ -167,11 +159,7 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
 
     def stop(self, notice: bool = True) -> None:
-        """Begin to drain; a second call cuts the drain short.
-
-        Args:
-            notice: whether a balancer gets the time to notice before anything is refused.
-        """
+        """Begin to drain, after ``notice`` to a balancer if it is to have that; a second call cuts the drain short."""
         if self._stop.is_set():
             self._hurry.set()
         else:
@@ -306,11 +294,7 @@ def _raise_file_limit() -> None:
 
 
 def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
-    """Serve until SIGTERM or SIGINT.
-
-    Args:
-        settings: how it runs.
-        engine_module: the Python module of the engine process.
+    """Serve until SIGTERM or SIGINT, with engines of a Python module.
 
     Raises:
         SettingsError, TracingError, OSError: as `Server`.

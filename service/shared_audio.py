@@ -40,11 +40,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Arena:
-    """The side that writes. What is put together lies in the first free space that is long enough.
-
-    Args:
-        descriptor: the file, which is grown to fit.
-    """
+    """The side that writes. What is put together lies in the first free space that is long enough; the file grows."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -129,11 +125,7 @@ class Arena:
 
 
 class ArenaView:
-    """The side that reads.
-
-    Args:
-        descriptor: the file.
-    """
+    """The side that reads."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -19,12 +19,8 @@ async def in_thread_if_possible(work: Callable[[], T]) -> T:
 async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
     """Run work in a thread.
 
-    If the call is cancelled, it first waits for work that has begun, so that the caller may close what the work uses.
-
-    Args:
-        threads: the executor.
-        work: the work.
-        on_cancel: called at once if the call is cancelled.
+    If the call is cancelled, `on_cancel` is called at once. Then it waits for work that has begun, so that the caller
+    may close what the work uses.
     """
     future = threads.submit(work)
     waiting = asyncio.wrap_future(future)

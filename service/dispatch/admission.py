@@ -68,13 +68,7 @@ class Permit:
 
 
 class Gate:
-    """Gate 1: admits requests before their bodies are stored.
-
-    Args:
-        limits: what may be under way at the same time.
-        outlook: returns the state of the queue.
-        counts: the counts; with several HTTP processes, of all of them.
-    """
+    """Gate 1: admits requests before their bodies are stored."""
 
     def __init__(self, limits: AdmissionLimits, outlook: Callable[[], Outlook], counts: RequestCounts) -> None:
         self.limits = limits
@@ -127,12 +121,9 @@ class Gate:
 
     @contextmanager
     def enter(self, announced_bytes: int, client: str = "", *, is_background: bool = False) -> Iterator[Permit]:
-        """Gate 1: admit one request, and count it until it is finished.
+        """Gate 1: admit one request that passes `check`, and count it until it is finished.
 
-        Args:
-            announced_bytes: Content-Length, or 0 where none is given.
-            client: who may have only a share of the requests: a key, or the network of an address without one.
-            is_background: whether it is for a job, which may wait for longer than a client would.
+        A client, which is a key, or the network of an address without one, may have only a share of the requests.
 
         Raises:
             RefusedError: as `check`.

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from audio.samples import Samples
@@ -110,11 +110,8 @@ class Dispatcher:
         counts: of what passed gate 1.
 
     Attributes:
-        admission: the gates.
         window: room for parts of long recordings: what engines hold, and a batch more for each.
         background_window: the same for jobs, so that they do not wait in front of other recordings.
-        catalog: the models.
-        metrics: the metrics.
     """
 
     def __init__(
@@ -327,18 +324,14 @@ class Dispatcher:
 
     def _feed(self, engine: Engine) -> bool:
         """Send the next batch to an engine; return whether there was one that it takes."""
-        batch = self._next_batch(engine, self._engines[engine]) if self._takes_more(engine) else []
+        held = self._ledger.held(engine)
+        if engine.free_slots <= 0 or any(one.engines_lost for one in held):  # a suspect has the engine to itself
+            return False
+        policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in self._engines[engine].items()}
+        batch = self._batcher.next_batch(self._clock(), policies, is_idle=not held)
         if batch:
             self._send(engine, batch)
         return bool(batch)
-
-    def _takes_more(self, engine: Engine) -> bool:
-        """Return whether it has a free slot, and no suspect utterance, which must have the engine to itself."""
-        return engine.free_slots > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
-
-    def _next_batch(self, engine: Engine, speeds: Mapping[str, float]) -> list[Utterance]:
-        policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in speeds.items()}
-        return self._batcher.next_batch(self._clock(), policies, is_idle=not self._ledger.held(engine))
 
     def _policy_of(self, engine: Engine, model: str, rtfx: float) -> BatchPolicy:
         """Return the bounds of a batch: the model's lengths on this engine, its budget now, and its RTFx."""

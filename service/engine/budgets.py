@@ -28,7 +28,7 @@ class Setup:
         longest: the longest utterance in seconds.
         versions: versions of Steno and PyTorch.
         options: options of the model that change its speed and memory.
-        share: share of the highest throughput that the budget has; 0: kept by a version that asked for none.
+        share: share of the highest throughput that the budget has.
     """
 
     model: str
@@ -37,8 +37,8 @@ class Setup:
     threads: int
     longest: float
     versions: str
-    options: str = ""
-    share: float = 0.0
+    options: str
+    share: float
 
 
 class BudgetCache:

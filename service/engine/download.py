@@ -13,13 +13,7 @@ _LOG_SECONDS = 10.0
 
 
 class DownloadReport:
-    """Reports the progress of a download, at bounded rates.
-
-    Args:
-        model: id of the model.
-        send: sends a message to the front.
-        clock: monotonic seconds.
-    """
+    """Reports the progress of a download, at bounded rates."""
 
     def __init__(
         self,

@@ -14,13 +14,7 @@ log = logging.getLogger("steno.fleet")
 
 
 class Fleet:
-    """Keeps an engine running on each device.
-
-    Args:
-        devices: where engines run.
-        loads: the models of each engine; device and threads are filled in.
-        supervisor: makes the supervisor of a device from its name and its loads.
-    """
+    """Keeps an engine running on each device, with each of ``loads`` on that device and its threads."""
 
     def __init__(
         self,

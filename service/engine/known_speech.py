@@ -40,14 +40,9 @@ def has_same_words(fast: str, plain: str, *, is_bundled: bool) -> bool:
 
 
 def known_speech(model: str, rate: int, fast: Transcribe, plain: Transcribe, *, is_bundled: bool) -> str | None:
-    """Transcribe the clip twice; other words are a warning in the log with both texts.
+    """Transcribe the clip twice, at the model's sample rate; other words are a warning in the log with both texts.
 
-    Args:
-        model: name of the model.
-        rate: its sample rate.
-        fast: transcribes with all that the model uses.
-        plain: transcribes with plain operations.
-        is_bundled: whether it is the bundled model, whose words for the clip are known.
+    Of the bundled model, the words for the clip are known.
 
     Returns:
         "used" if the words are the same, "disagreed" if not; None if plain operations fail, which says nothing.

@@ -129,12 +129,7 @@ Loader = Callable[[Load, DownloadReport], Recognizer]
 
 
 def main(load: Loader, finds_gpu: Callable[[], bool]) -> None:
-    """Run an engine on the descriptors that the supervisor passed; never returns.
-
-    Args:
-        load: loads a model.
-        finds_gpu: whether the device `auto` is a GPU.
-    """
+    """Run an engine on the descriptors that the supervisor passed; never returns."""
     started = time.monotonic()
     hide_from_siblings()
     parser = ArgumentParser()
@@ -215,12 +210,7 @@ class _DeviceLostError(Exception):
 class Loop:
     """Handles the front's messages until `Stop`, the end of the stream, or the loss of the device.
 
-    Args:
-        channel: the channel to the front.
-        arena: the memory with the audio of batches.
-        loader: loads a model.
-        started: monotonic time at which the process began; the first model's loading time counts from there.
-        clock: monotonic seconds.
+    The first model's loading time counts from when the process was ``started``, on the same monotonic clock.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -68,8 +69,6 @@ _WARMUP_SEED = 0
 _SMALL_WEIGHT_BYTES = 200_000_000
 _SPEED_STEP = 3  # between the buckets that measure the speed
 _MOST_BATCHES_NOT_FINITE = 3  # in a row
-# Options of a model that change the speed and the memory of its batches.
-_OPTIONS = ("attention_context", "beam", "language_model", "aligner")
 
 log = logging.getLogger("steno.engine")
 
@@ -277,16 +276,8 @@ class SpeechRecognizer(DeviceRecognizer):
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _prepared(load)
         checkpoint, identity = _located(load, on_download)
-        model = load_model(
-            checkpoint,
-            device,
-            _dtype(load.dtype, device),
-            attention_context=load.attention_context,
-            beam=load.beam,
-            on_download=on_download,
-            language_model=load.language_model,
-            aligner=load.aligner,
-        )
+        dtype = default_dtype(device) if load.dtype == "auto" else load.dtype
+        model = load_model(checkpoint, device, dtype, on_download=on_download, **_options(load))
         self._served: Transcriber
         super().__init__(load, model, checkpoint, identity)
         self.token_bytes = model.token_bytes
@@ -329,8 +320,7 @@ class SpeechRecognizer(DeviceRecognizer):
         if self.weight_bytes > _SMALL_WEIGHT_BYTES:
             with FAST_PATHS.plainly():
                 return self._text(samples)
-        options = {name: getattr(self._load, name) for name in _OPTIONS}
-        model = load_model(self.checkpoint, "cpu", torch.float32, **options)
+        model = load_model(self.checkpoint, "cpu", torch.float32, **_options(self._load))
         return model.transcribe([samples])[0].text
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
@@ -514,6 +504,11 @@ def _device(name: str) -> torch.device:
     return device
 
 
+def _options(load: Load) -> dict[str, Any]:
+    """Return the options of a model that change the speed and the memory of its batches."""
+    return {name: getattr(load, name) for name in ("attention_context", "beam", "language_model", "aligner")}
+
+
 def _setup(precision: str, device: torch.device, identity: str | None, load: Load) -> Setup:
     is_gpu = device.type == "cuda"
     return Setup(
@@ -522,7 +517,7 @@ def _setup(precision: str, device: torch.device, identity: str | None, load: Loa
         dtype=precision,
         threads=0 if is_gpu else torch.get_num_threads(),
         longest=max(load.bucket_seconds),
-        options=" ".join(f"{name}={getattr(load, name)}" for name in _OPTIONS if getattr(load, name) is not None),
+        options=" ".join(f"{name}={value}" for name, value in _options(load).items() if value is not None),
         versions=f"{version('steno')} {torch.__version__}",
         share=KNEE_SHARE,
     )
@@ -536,10 +531,6 @@ def _default_batch_seconds(device: torch.device) -> float:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype | str:
-    return default_dtype(device) if name == "auto" else name
 
 
 if __name__ == "__main__":

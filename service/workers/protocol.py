@@ -66,7 +66,6 @@ class Transcribe(Tagged, frozen=True):
     samples: int  # number of samples
     is_whole: bool  # whether it is one utterance, and no `Cuts` follow
     item: Item | None  # where it lies in shared memory; None: in the file that comes with this message
-    traceparent: str | None  # of its request, if it is traced
 
 
 class Cuts(Tagged, frozen=True):

@@ -19,7 +19,6 @@ from service.http.errors import RequestError, error_response
 from service.http.keys.allowance import Allowance
 from service.keys import KeyLimits
 from service.shared_audio import Arena
-from service.tracing import current
 from service.workers import protocol
 from service.workers.protocol import Answered, End, Ended, Failure, Granted
 
@@ -50,12 +49,7 @@ class _Call:
 class RemoteCore:
     """The core of a service whose dispatcher is in the main process; see `service.http.core.Core`.
 
-    Args:
-        gate: gate 1 of this process.
-        catalog: a copy of the models of the main process.
-        loads_on_demand: whether any model may be loaded on demand.
-        send: sends the main process a message, and with it a descriptor, if one is given.
-        arena: memory that it maps.
+    Its catalog is a copy of that there; `send` sends a message, and with it a descriptor, if one is given.
     """
 
     def __init__(
@@ -140,12 +134,11 @@ class RemoteCore:
                 await asyncio.wait({cutting})
 
     def _hand_over(self, recording: CutRecording, options: Options) -> _Call:
-        trace, file, item = current(), recording.recording.descriptor, None
+        file, item = recording.recording.descriptor, None
         if file is None:
             item = self._arena.put(recording.recording.read(0, recording.samples))
-        traceparent = None if trace is None else str(trace.traceparent)
         of_recording = recording.rate, recording.samples, recording.is_whole, item
-        message = protocol.Transcribe(next(self._numbers), options, *of_recording, traceparent)
+        message = protocol.Transcribe(next(self._numbers), options, *of_recording)
         return self._ask(message, file, None if item is None else item.offset)
 
     async def _send_cuts(self, call: _Call, recording: CutRecording) -> None:

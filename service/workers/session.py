@@ -13,7 +13,6 @@ from service.http.core import LocalCore
 from service.http.errors import RequestError, shortage_of
 from service.shared_audio import ArenaView
 from service.supervision import Child
-from service.tracing import Trace, Traceparent, under
 from service.workers import protocol
 from service.workers.handed_over import HandedOver
 from service.workers.protocol import Ended, Failure, FromWorker, Granted
@@ -22,12 +21,7 @@ log = logging.getLogger("steno.workers")
 
 
 class Session:
-    """Serves one worker.
-
-    Args:
-        core: the dispatcher's side of the service.
-        relay: answers the request on a connection, given by its descriptor.
-        worker: the worker, whose socket and memory are the session's from now on.
+    """Serves one worker, whose socket and memory are the session's from now on.
 
     Attributes:
         is_listening: whether it answers connections.
@@ -111,11 +105,9 @@ class Session:
             self.channel.send(done.result())
 
     async def _transcribe(self, message: protocol.Transcribe, recording: HandedOver) -> Ended:
-        parent = None if message.traceparent is None else Traceparent.parse(message.traceparent)
-        with under(None if parent is None else Trace(parent, 0)):
-            async with aclosing(self._core.recordings.transcribe(recording, message.options)) as answers:
-                async for answer in answers:
-                    self.channel.send(protocol.Answered(message.call, answer))
+        async with aclosing(self._core.recordings.transcribe(recording, message.options)) as answers:
+            async for answer in answers:
+                self.channel.send(protocol.Answered(message.call, answer))
         return Ended(message.call)
 
     async def _use_key(self, message: protocol.UseKey) -> Ended:

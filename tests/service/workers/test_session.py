@@ -36,7 +36,7 @@ def recording(seconds: int = SECONDS) -> np.ndarray:
 
 
 def asked(call: int, *, is_whole: bool = False, item: Item | None = None, seconds: int = SECONDS) -> Transcribe:
-    return Transcribe(call, OPTIONS, RATE, seconds * RATE, is_whole, item, None)
+    return Transcribe(call, OPTIONS, RATE, seconds * RATE, is_whole, item)
 
 
 def file() -> int:
