@@ -3,8 +3,7 @@
 A budget is measured once for each setup; the engine keeps it in a file.
 """
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from service.engine.kept import KeptFile
@@ -16,53 +15,27 @@ _MOST_KEPT = 64
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a budget depends on.
-
-    Attributes:
-        model: identity of the checkpoint.
-        device: name of the processor or the GPU.
-        dtype: dtype of the weights.
-        threads: threads of a batch on a CPU; 0 on a GPU.
-        longest: the longest utterance in seconds.
-        versions: versions of Steno and PyTorch.
-        options: options of the model that change its speed and memory.
-        share: share of the highest throughput that the budget has.
-    """
-
-    model: str
-    device: str
-    dtype: str
-    threads: int
-    longest: float
-    versions: str
-    options: str
-    share: float
-
-
 class BudgetCache:
-    """Measured budgets, in `budgets.json`."""
+    """Measured budgets in seconds, in `budgets.json`, by a text of all that they depend on."""
 
     def __init__(self) -> None:
         self._file = KeptFile("budgets.json")
 
-    def find(self, setup: Setup) -> float | None:
-        """Return the measured budget of a setup in seconds; None if there is none."""
-        return next((seconds for one, seconds in self if one == setup), None)
+    def find(self, setup: str) -> float | None:
+        """Return the measured budget of a setup; None if there is none."""
+        return self._known().get(setup)
 
-    def __iter__(self) -> Iterator[tuple[Setup, float]]:
-        """Yield all setups with their budgets."""
-        yield from self._file.read(_parsed) or []
-
-    def keep(self, setup: Setup, seconds: float) -> None:
+    def keep(self, setup: str, seconds: float) -> None:
         """Write a budget."""
-        kept = [(one, measured) for one, measured in self if one != setup] + [(setup, seconds)]
-        self._file.write([{"setup": asdict(one), "seconds": measured} for one, measured in kept[-_MOST_KEPT:]])
+        kept = {one: measured for one, measured in self._known().items() if one != setup} | {setup: seconds}
+        self._file.write(dict(list(kept.items())[-_MOST_KEPT:]))
+
+    def _known(self) -> dict[str, float]:
+        return self._file.read(_parsed) or {}
 
 
-def _parsed(entries: Any) -> list[tuple[Setup, float]]:  # noqa: ANN401  # JSON
-    return [(Setup(**entry["setup"]), float(entry["seconds"])) for entry in entries]
+def _parsed(known: Any) -> dict[str, float]:  # noqa: ANN401  # JSON
+    return {str(setup): float(seconds) for setup, seconds in known.items()}
 
 
 def knee(one: float, many: float, rows: int, seconds: float) -> float:

@@ -38,7 +38,7 @@ from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
 from service.engine import loop
-from service.engine.budgets import KNEE_SHARE, BudgetCache, Setup, knee, least_fast_enough
+from service.engine.budgets import KNEE_SHARE, BudgetCache, knee, least_fast_enough
 from service.engine.download import DownloadReport
 from service.engine.identity import identity
 from service.engine.known_speech import PATH as KNOWN_SPEECH
@@ -294,9 +294,7 @@ class SpeechRecognizer(DeviceRecognizer):
         if not FAST_PATHS.suits(self._device) or states <= {str(PathState.OFF)}:
             return
         setup = _setup_of_fast_paths(self._device)
-        what = f"{KNOWN_SPEECH} of {self._setup.model}, {self._setup.dtype}, {self._setup.versions}"
-        if self._setup.options:
-            what += f", {self._setup.options}"
+        what = f"{KNOWN_SPEECH} of {self._setup}"
         self._known_speech = Quarantine().find(setup).get(what)
         if self._known_speech is None:
             is_bundled = self._load.checkpoint == bundled.NAME
@@ -509,18 +507,18 @@ def _options(load: Load) -> dict[str, Any]:
     return {name: getattr(load, name) for name in ("attention_context", "beam", "language_model", "aligner")}
 
 
-def _setup(precision: str, device: torch.device, identity: str | None, load: Load) -> Setup:
+def _setup(precision: str, device: torch.device, identity: str | None, load: Load) -> str:
+    """Return all that a budget depends on."""
     is_gpu = device.type == "cuda"
-    return Setup(
-        model=identity or load.checkpoint,
-        device=_device_name(device) if is_gpu else processor(),
-        dtype=precision,
-        threads=0 if is_gpu else torch.get_num_threads(),
-        longest=max(load.bucket_seconds),
-        options=" ".join(f"{name}={value}" for name, value in _options(load).items() if value is not None),
-        versions=f"{version('steno')} {torch.__version__}",
-        share=KNEE_SHARE,
+    parts = (
+        identity or load.checkpoint,
+        _device_name(device) if is_gpu else f"{processor()}, {torch.get_num_threads()} threads",
+        precision,
+        f"up to {max(load.bucket_seconds):g} s",
+        *(f"{name}={value}" for name, value in _options(load).items() if value is not None),
+        f"steno {version('steno')}, torch {torch.__version__}, {KNEE_SHARE:.0%}",
     )
+    return ", ".join(parts)
 
 
 def _default_batch_seconds(device: torch.device) -> float:

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import json
-import math
 import os
 import signal
 import subprocess
@@ -217,21 +216,6 @@ def test_logs_hold_no_words_and_no_file_names(checkpoint, speech, tmp_path):
     assert len(text) > 10
     assert text not in logged
     assert "secret" not in logged
-
-
-@pytest.mark.slow
-def test_log_probabilities_are_those_of_the_model_and_their_bytes_the_text(checkpoint, speech, tmp_path):
-    (offline,) = load_model(str(checkpoint)).transcribe([speech[: 8 * RATE]])
-
-    with steno_serve(tmp_path / "log", "--model", str(checkpoint), "--max-utterance-seconds", "8") as service:
-        asked = form(wav(speech[: 8 * RATE]), **{"include[]": "logprobs"})
-        answer = service.client.post("/v1/audio/transcriptions", **asked).json()
-
-    assert len(answer["text"]) > 10
-    assert bytes(byte for entry in answer["logprobs"] for byte in entry["bytes"]).decode() == answer["text"]
-    assert [math.exp(entry["logprob"]) for entry in answer["logprobs"]] == pytest.approx(
-        offline.token_confidence, abs=1e-4
-    )
 
 
 @pytest.mark.teacher

@@ -1,10 +1,7 @@
 """Several engines behind one queue: the others go on when one dies."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,10 +9,8 @@ import pytest
 from service.engine.devices import EngineDevice
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
-from service.engine.stub import transcript
 from service.engine.supervisor import EngineStartError, ModelLoadError
 from tests.asynchronous import asynchronous
-from tests.service.serving import form, serving, tone, wait_for, wav
 
 PLACES = [EngineDevice("cuda:0", "cuda:0"), EngineDevice("cuda:1", "cuda:1")]
 
@@ -119,27 +114,3 @@ async def test_a_model_that_one_engine_refuses_is_kept_by_none():
         with pytest.raises(ModelLoadError, match="out of memory"):
             await fleet.load(load("large"))
         assert (first.models, second.models) == ({"first"}, {"first"})
-
-
-@pytest.mark.slow
-def test_the_death_of_one_engine_loses_nothing_and_the_other_goes_on():
-    clips = [tone(8_000 + number) for number in range(24)]
-    with serving(device="cpu:2", batch_seconds=1.0) as served, ThreadPoolExecutor(len(clips)) as callers:
-        wait_for(lambda: served.metric("steno_engine_up") == 2)
-        victim, other = (engine.pid for engine in served.server.fleet.engines)
-        for pid in (victim, other):
-            os.kill(pid, signal.SIGSTOP)
-        answers = [callers.submit(served.post, **form(wav(clip))) for clip in clips]
-        wait_for(lambda: served.metric("steno_http_requests_in_flight") > len(clips))  # and the one that asks
-        os.kill(victim, signal.SIGKILL)
-        os.kill(other, signal.SIGCONT)
-        texts = [answer.result().json()["text"] for answer in answers]
-        wait_for(lambda: served.metric("steno_engine_up") == 2)
-        again = served.post(**form(wav(clips[0])))
-        busy = served.metric('steno_engine_busy_seconds_total{device="cpu:1"}')
-        restarts = served.metric("steno_engine_restarts_total")
-
-    assert texts == [transcript(clip).text for clip in clips]
-    assert again.status_code == 200
-    assert busy > 0
-    assert restarts == 1

@@ -77,20 +77,6 @@ def texts(on) -> list[str]:
     return [message.answer.transcript.text for message in on.sent if isinstance(message, Answered)]
 
 
-@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
-@asynchronous
-async def test_a_recording_is_answered_part_by_part_in_order(in_memory):
-    async with session() as on:
-        cuts = [Cuts(7, Segment(0, 10 * RATE)), Cuts(7, Segment(20 * RATE, 30 * RATE)), Cuts(7, None)]
-        ask(on, asked(7, item=on.arena.put(recording()) if in_memory else None), *cuts)
-        await answered_all(on)
-
-        assert texts(on) == ["0.0", "20.0"]
-        assert on.sent[-1] == Ended(7)
-        assert [message.answer.cut for message in on.sent[:-1]] == [cut.segment for cut in cuts[:-1]]
-        assert not on.dispatcher.admission.backlog.entries
-
-
 @pytest.mark.parametrize("when", ["at once", "before its cuts are over", "while a part is computed"])
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in a file"])
 @asynchronous
