@@ -153,8 +153,6 @@ class Demand:
     def unload_idle(self) -> None:
         """Unload models on demand that had no request for ``idle_seconds``."""
         now = self._clock()
-        kept = {model: one for model, one in self._failures.items() if now < one.until + _LONGEST_REST_SECONDS}
-        self._failures = kept
         for model in list(self._catalog):
             is_idle = model.is_on_demand and model.ready and not model.users and not model.is_leaving
             is_idle = is_idle and model.id not in self._loads  # which another engine is still loading

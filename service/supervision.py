@@ -23,17 +23,11 @@ _SHORTAGE_SECONDS = 1.0  # between attempts while the system has no room for a p
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that was started.
-
-    Attributes:
-        process: the process.
-        connection: our end of its socket.
-        memory: descriptor of an unnamed file that both can map.
-    """
+    """A process that was started."""
 
     process: asyncio.subprocess.Process
-    connection: socket.socket
-    memory: int
+    connection: socket.socket  # our end of its socket
+    memory: int  # descriptor of an unnamed file that both can map
 
 
 @contextlib.asynccontextmanager

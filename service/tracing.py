@@ -31,17 +31,11 @@ class TracingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Traceparent:
-    """The id of a span, as it is passed on.
+    """The id of a span, as it is passed on."""
 
-    Attributes:
-        trace_id: 32 hexadecimal digits.
-        span_id: 16 hexadecimal digits.
-        is_sampled: whether its spans are kept.
-    """
-
-    trace_id: str
-    span_id: str
-    is_sampled: bool
+    trace_id: str  # 32 hexadecimal digits
+    span_id: str  # 16 hexadecimal digits
+    is_sampled: bool  # whether its spans are kept
 
     @classmethod
     def parse(cls, header: str) -> "Traceparent | None":
@@ -60,17 +54,11 @@ class Traceparent:
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """A traced request or job.
+    """A traced request or job."""
 
-    Attributes:
-        traceparent: the id to send with outgoing requests.
-        began_ns: Unix time of its beginning; 0 without a collector.
-        span: its span; None without a collector, when the caller's id is only passed on.
-    """
-
-    traceparent: Traceparent
-    began_ns: int
-    span: "Span | None" = None
+    traceparent: Traceparent  # the id to send with outgoing requests
+    began_ns: int  # Unix time of its beginning; 0 without a collector
+    span: "Span | None" = None  # None without a collector, when the caller's id is only passed on
 
 
 _current: ContextVar[Trace | None] = ContextVar("trace", default=None)

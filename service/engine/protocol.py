@@ -110,21 +110,13 @@ class Vocabulary(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a model can do.
-
-    Attributes:
-        translation: whether it translates.
-        word_timestamps: whether it gives the times of words.
-        punctuation: whether it writes punctuation.
-        itn: whether it can be asked to write numbers as people do.
-        language: whether its encoder can be given the language.
-    """
+    """What a model can do."""
 
     translation: bool = False
     word_timestamps: bool = True
-    punctuation: bool = False
-    itn: bool = False
-    language: bool = False
+    punctuation: bool = False  # whether it writes punctuation
+    itn: bool = False  # whether it can be asked to write numbers as people do
+    language: bool = False  # whether its encoder can be given the language
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -169,16 +161,12 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """A model is loaded and warmed up.
 
     Attributes:
-        model: its id.
-        info: the model's description.
         token_bytes: the text of each token, in UTF-8, by id.
         sample_rate: rate of the audio that it takes, in Hz.
         batch_seconds: the batch budget on this device in audio-seconds, padding included.
         slots: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: audio-seconds per second, measured while warming up.
         weight_bytes: memory of its weights on the device.
-        load_seconds: time that loading took.
-        warmup_seconds: time that the warm-up took.
         checkpoint: "bundled", or the path that it was loaded from; for a name on the hub, in the cache.
         identity: identity of the files there; None where they cannot change.
         padded_seconds: lengths that utterances are padded to, ascending; empty if they are padded to the longest.
@@ -233,17 +221,11 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
 
 
 class LoadFailure(msgspec.Struct, frozen=True, tag=True):
-    """A model cannot be loaded; others stay loaded.
-
-    Attributes:
-        model: its name.
-        message: why.
-        kind: of the error of a batch of its warm-up; None if it failed earlier.
-    """
+    """A model cannot be loaded; others stay loaded."""
 
     model: str
     message: str
-    kind: FailureKind | None = None
+    kind: FailureKind | None = None  # of the error of a batch of its warm-up; None if it failed earlier
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
@@ -258,15 +240,10 @@ class Downloading(msgspec.Struct, frozen=True, tag=True):
 
 
 class Trying(msgspec.Struct, frozen=True, tag=True):
-    """A fast path is about to be tried; if the engine ends or is silent before the next of these, the path is barred.
+    """A fast path is about to be tried; if the engine ends or is silent before the next, the path is barred."""
 
-    Attributes:
-        setup: device, driver and versions, which a path's fate depends on.
-        path: the path; None: no trial is under way.
-    """
-
-    setup: str
-    path: str | None
+    setup: str  # device, driver and versions, which a path's fate depends on
+    path: str | None  # None: no trial is under way
 
 
 class Barred(msgspec.Struct, frozen=True, tag=True):

@@ -87,7 +87,6 @@ class Engine:
     Attributes:
         name: name of its device.
         models: its description of each ready model, by id.
-        pid: its process id.
         loss: the reason of its end; EXIT until another is known.
         tried_paths: the fast paths that it has tried, and the setup of each.
         start_failure: why it cannot load a configured model, if so.
