@@ -64,8 +64,9 @@ def phrase_rows(draw, rows, labels=LABELS, first=0):
     return [PhraseTwin(draw(lists), ends_word) for _ in range(rows)]
 
 
-def in_tensors(twins, has_text=None):
+def in_tensors(twins, has_text=None, device="cpu"):
     """The phrases of a batch, as the searches take them; ``has_text`` says which labels are part of a text."""
     ends_word = twins[0].ends_word
-    trees = [grow_tree(twin.phrases, ends_word) if twin.phrases else None for twin in twins]
-    return BatchPhrases(trees, torch.tensor(ends_word), torch.tensor(has_text or [True] * len(ends_word)))
+    trees = [grow_tree(twin.phrases, ends_word).to(device) if twin.phrases else None for twin in twins]
+    kinds = torch.tensor([ends_word, has_text or [True] * len(ends_word)], device=device)
+    return BatchPhrases(trees, *kinds)

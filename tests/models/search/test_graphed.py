@@ -7,6 +7,7 @@ from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
 from tests.models.no_waiting import no_waiting
 from tests.models.search.greedy_twin import random_transducer
+from tests.models.search.phrase_twin import PhraseTwin, in_tensors
 from tests.models.search.test_transducers import language_model
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -50,20 +51,23 @@ def test_from_256_rows_on_a_step_scores_half_as_many_frames(device):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("twin", [None, PhraseTwin({(0, 1): 3.0, (3,): 1.0}, [True, False] * 2)], ids=["", "phrases"])
 @pytest.mark.parametrize("weight", [None, 0.5], ids=["alone", "with a language model"])
 @pytest.mark.parametrize("loops", [True, False], ids=["looped", "replayed"])
-def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops, weight):
+def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops, weight, twin):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
     model = language_model(weight).to(torch.device("cuda")) if weight else None
     driver = GraphedLookAhead(
         predictor.cuda(), joint.cuda(), max_symbols=5, fused=False, loops=loops, language_model=model
     )
     inputs = batch(64, 125, "cuda", seed=1)
-    driver.search(*inputs)
+    phrases = in_tensors([twin] * 64, device="cuda") if twin else None
+    driver.search(*inputs, phrases=phrases)
     with no_waiting():
-        found = driver.search(*inputs)
+        found = driver.search(*inputs, phrases=phrases)
 
-    assert found.rows() == look_ahead(*inputs, predictor, joint, 5, language_model=model).rows()
+    wanted = look_ahead(*inputs, predictor, joint, 5, phrases=phrases, language_model=model)
+    assert found.rows() == wanted.rows()
 
 
 @pytest.mark.slow
