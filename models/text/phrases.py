@@ -22,13 +22,13 @@ class Pieces(dict[bytes, int]):
 
     Attributes:
         letters: the bytes of all texts.
-        longest: the length of the longest text.
+        beginnings: all beginnings of the texts, themselves included.
     """
 
     def __init__(self, texts: Mapping[bytes, int]) -> None:
         super().__init__(texts)
-        self.letters = frozenset(b"".join(texts))
-        self.longest = max(map(len, texts), default=0)
+        self.letters = bytes(set(b"".join(texts)))
+        self.beginnings = frozenset(text[:end] for text in texts for end in range(1, len(text) + 1))
 
 
 class PhraseTrees:
@@ -78,21 +78,36 @@ def written_ways(text: str, pieces: Pieces) -> list[tuple[int, ...]]:
 
 
 def _ways(text: bytes, pieces: Pieces) -> list[tuple[int, ...]]:
-    """Return the divisions of a text into the fewest pieces."""
-    if not frozenset(text) <= pieces.letters:
+    """Return the divisions of a text into the fewest pieces; of as many, those with longer pieces first."""
+    if text.translate(None, pieces.letters):
         return []
-    longest = pieces.longest
-    after: list[list[tuple[int, ...]]] = [[] for _ in text] + [[()]]
-    for begin in reversed(range(len(text))):
-        ends = range(min(begin + longest, len(text)), begin, -1)
-        found = [
-            (token, *rest)
-            for end in ends
-            if after[end] and (token := pieces.get(text[begin:end])) is not None
-            for rest in after[end]
-        ]
-        after[begin] = sorted(found, key=len)[:_MOST_WAYS]
-    return after[0]
+    beginnings = pieces.beginnings
+    # Of each byte: the pieces that begin there, with their ends; and bits N where the rest can be N pieces.
+    begun: list[list[tuple[int, int]]] = [[] for _ in text]
+    counts = [0] * len(text) + [1]
+    for at in reversed(range(len(text))):
+        possible = 0
+        for end in range(at + 1, len(text) + 1):
+            piece = text[at:end]
+            if piece not in beginnings:
+                break
+            if counts[end] and (token := pieces.get(piece)) is not None:
+                begun[at].append((token, end))
+                possible |= counts[end] << 1
+        counts[at] = possible
+    ways: list[tuple[int, ...]] = []
+    for count in range(counts[0].bit_length()):
+        unfinished: list[tuple[tuple[int, ...], int, int]] = [((), 0, count)] if counts[0] >> count & 1 else []
+        while unfinished:
+            way, at, left = unfinished.pop()
+            if left:
+                left -= 1
+                unfinished += [((*way, token), end, left) for token, end in begun[at] if counts[end] >> left & 1]
+            else:
+                ways.append(way)
+                if len(ways) == _MOST_WAYS:
+                    return ways
+    return ways
 
 
 def _ends_word(text: bytes) -> bool:

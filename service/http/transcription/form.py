@@ -161,6 +161,9 @@ class TranscriptionForm(BaseModel):
                 # Of files, the parser keeps only the one named `file`.
                 key = name if isinstance(value, UploadFile) else name.removesuffix("[]")
                 given.setdefault(key, []).append(value)
+        for name in _PHRASES:
+            if objects := _lines_of_objects(name, given):
+                given[name] = [*given.get(name, []), *objects]
         fields: dict[str, Any] = {}
         for name in _FIELDS & given.keys():
             if name in _PHRASES:
@@ -204,6 +207,14 @@ class TranscriptionForm(BaseModel):
 
 
 _FIELDS = frozenset(TranscriptionForm.model_fields)
+
+
+def _lines_of_objects(name: str, given: dict[str, list[Any]]) -> list[str]:
+    """Return phrases that are objects as lines; OpenAI's clients send all texts of a list, and all weights."""
+    texts, weights = given.get(f"{name}[][text]", []), given.get(f"{name}[][weight]", [])
+    if weights and len(weights) != len(texts):
+        raise invalid(name, f"{len(texts)} phrases have {len(weights)} weights; give each one, or none")
+    return [f"{text}\t{weight}" for text, weight in zip(texts, weights, strict=True)] if weights else texts
 
 
 class _WeightedPhrase(msgspec.Struct, forbid_unknown_fields=True):

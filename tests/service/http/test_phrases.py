@@ -3,11 +3,13 @@
 import re
 
 import pytest
+from openai import BadRequestError
 
 from service.server import Server
 from service.settings import Settings, SettingsError
 from tests.service.http.test_api import error
 from tests.service.http.test_jobs import finished
+from tests.service.http.test_openai_client import client_of
 from tests.service.serving import form, serving, tone, wav
 
 SECOND = tone(16_000)
@@ -34,6 +36,30 @@ def test_phrases_and_keywords_are_one_list(service):
     assert heard(service, [("phrases", "Ada\r\nSteno\t2\n\n")]) == "Ada|Steno\t2"
     assert heard(service) == ""
     assert heard(service, [("phrases[]", '{"text": "nobody", "weight": 0}')]) == ""
+
+
+@pytest.mark.parametrize(
+    ("phrases", "lines"),
+    [
+        (["Ada\tKing", "Steno"], None),
+        (["Ada", "Steno"], "Ada|Steno"),
+        ("Ada\nSteno\t2", "Ada|Steno\t2"),
+        ([{"text": "Ada", "weight": 2}, {"weight": 1, "text": "Steno"}], "Ada\t2|Steno"),
+        ([{"text": "Ada"}, {"text": "Steno"}], "Ada|Steno"),
+        (["Hopper", {"text": "Ada", "weight": 0.5}], "Hopper|Ada\t0.5"),
+        ([{"text": "Ada", "weight": 2}, {"text": "Steno"}], None),  # sent without saying whose the weight is
+    ],
+)
+@pytest.mark.parametrize("field", ["phrases", "keywords"])
+def test_openais_client_sends_texts_and_objects(service, field, phrases, lines):
+    with client_of(service) as client:
+        asked = {"model": "whisper-1", "file": wav(SECOND), "extra_body": {field: phrases}}
+        if lines:
+            assert client.audio.transcriptions.create(**asked).text.endswith(lines)
+        else:
+            with pytest.raises(BadRequestError) as refused:
+                client.audio.transcriptions.create(**asked)
+            assert refused.value.param == field
 
 
 @pytest.mark.parametrize(
