@@ -1,8 +1,9 @@
 """Stretches of speech for which the model wrote nothing are transcribed once more, alone.
 
 Transducers, TDT models most of all, sometimes lose the end of a clip, some seconds in its middle, or all of it, though
-they transcribe the same sound when it is cut elsewhere. A stretch is transcribed again without the silence around it,
-so that frames begin elsewhere, and by the model's CTC decoder, if it has one.
+they transcribe the same sound when it is cut elsewhere; and all models lose a quiet voice behind a loud one. A stretch
+is transcribed again without the silence around it, so that frames begin elsewhere, and by the model's CTC decoder, if
+it has one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
