@@ -181,6 +181,7 @@ def test_a_run_that_is_killed_before_its_first_step_measures_again(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # it starts up to 41 processes
 def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_nothing(tmp_path):
     options = {"steps": 16, "save_every": 1, "report_every": 4, "dev": {"manifest": "manifest.jsonl", "every": 2}}
     finish(new_run(tmp_path, "whole", **options))
