@@ -18,7 +18,7 @@ from service.http.errors import RequestError
 from transcripts.phrases import MOST_PHRASES
 
 _MAX_FILES = 64
-_MAX_FIELDS = MOST_PHRASES + 64  # each phrase may be a field of its own
+_MAX_FIELDS = 2 * MOST_PHRASES + 64  # the text and the weight of each phrase may be fields of their own
 # Fields stay in memory, with the headers of all parts; a file goes to the disk.
 _MAX_FIELD_BYTES = 1 << 18
 _MAX_PREAMBLE_BYTES = 1 << 16

@@ -45,6 +45,7 @@ def test_phrases_and_keywords_are_one_list(service):
         (["Ada", "Steno"], "Ada|Steno"),
         ("Ada\nSteno\t2", "Ada|Steno\t2"),
         ([{"text": "Ada", "weight": 2}, {"weight": 1, "text": "Steno"}], "Ada\t2|Steno"),
+        ([{"text": f"name {number}", "weight": 2} for number in range(1000)], "|name 999\t2"),
         ([{"text": "Ada"}, {"text": "Steno"}], "Ada|Steno"),
         (["Hopper", {"text": "Ada", "weight": 0.5}], "Hopper|Ada\t0.5"),
         ([{"text": "Ada", "weight": 2}, {"text": "Steno"}], None),  # sent without saying whose the weight is
