@@ -56,8 +56,9 @@ def quick_pcm(file: BinaryIO, rate: int) -> Pcm | None:
 
     None for any other file. It is read from anywhere afterwards.
     """
-    size = file.seek(0, SEEK_END)
-    pcm = read_header(file).pcm if size <= _QUICK_BYTES else None
+    is_small = file.seek(0, SEEK_END) <= _QUICK_BYTES
+    file.seek(0)
+    pcm = read_header(file).pcm if is_small and file.read(4) == b"RIFF" else None
     return pcm if pcm and pcm.rate == rate and not pcm.is_followed else None
 
 

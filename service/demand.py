@@ -113,11 +113,11 @@ class Demand:
             DemandError: if it cannot be loaded.
         """
         checkpoint = None
-        if self._found(name) is None and name not in self._loads:
+        if self._catalog.find_at_hand(name) is None and name not in self._loads:
             self._check_rest(name)
             checkpoint = await asyncio.to_thread(self._loadable.checkpoint, name)
         # It may have been loaded meanwhile, or is being loaded.
-        if (model := self._found(name)) is not None:
+        if (model := self._catalog.find_at_hand(name)) is not None:
             resources.enter_context(model.use())
             return model
         load = self._loads.get(name)
@@ -129,11 +129,6 @@ class Demand:
             model = await self._end_of(load, name)
             resources.enter_context(model.use())
         return model
-
-    def _found(self, name: str) -> ServedModel | None:
-        """Return a model that needs no waiting here."""
-        model = self._catalog.find(name)
-        return model if model and (model.ready or not model.is_on_demand) else None
 
     async def _end_of(self, load: _Load, model: str) -> ServedModel:
         try:

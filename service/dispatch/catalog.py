@@ -115,6 +115,11 @@ class Catalog:
         model = self.find(name)
         return model if model and model.ready else None
 
+    def find_at_hand(self, name: str) -> ServedModel | None:
+        """Return the model that ``find`` finds, unless it is loaded on demand and not loaded yet."""
+        model = self.find(name)
+        return model if model and (model.ready or not model.is_on_demand) else None
+
     def add(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Add a model; requests can use it once it is ready.
 

@@ -151,11 +151,6 @@ class ModelInfo(msgspec.Struct, frozen=True):
     capabilities: Capabilities = Capabilities()
     language_tags: dict[int, str] = {}
 
-    @property
-    def takes_prompts(self) -> bool:
-        """Whether it takes prompts, because it has an attention decoder."""
-        return "aed" in self.decoders
-
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """A model is loaded and warmed up.

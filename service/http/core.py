@@ -79,6 +79,10 @@ class LocalCore:
     @asynccontextmanager
     async def hold_model(self, name: str) -> AsyncIterator[ServedModel | None]:
         """Hold a model, after loading it if needed."""
+        if (model := self.catalog.find_at_hand(name)) is not None:
+            with model.use():
+                yield model
+            return
         async with AsyncExitStack() as held:
             yield await self.demand.get_or_load(name, held)
 

@@ -54,7 +54,7 @@ def _abilities(front: Front, loaded: LoadedModel) -> dict[str, Any]:
         "language_source": _language_source(front, loaded),
         "decoders": info.decoders,
         "word_timestamps": can.word_timestamps,
-        "punctuation": "never" if not can.punctuation else "optional" if info.takes_prompts else "always",
+        "punctuation": "never" if not can.punctuation else "optional" if loaded.takes_prompts else "always",
         "itn": can.itn,
         "vocabulary": None if vocabulary is None else {"kind": vocabulary.kind, "size": vocabulary.size},
         "sample_rate": loaded.ready.sample_rate,
@@ -69,7 +69,7 @@ def _language_source(front: Front, loaded: LoadedModel) -> str:
     """Return how the language is known if a request does not name it."""
     if len(loaded.languages) == 1 or loaded.info.language_tags:
         return "model"
-    if not loaded.info.takes_prompts:
+    if not loaded.takes_prompts:
         return "text"
     identifier = front.core.catalog.identifier
     if identifier is None:

@@ -35,6 +35,11 @@ class LoadedModel:
         """Its description."""
         return self.ready.info
 
+    @property
+    def takes_prompts(self) -> bool:
+        """Whether it takes prompts, because it has an attention decoder."""
+        return "aed" in self.info.decoders
+
     @cached_property
     def languages(self) -> list[str]:
         """ISO 639-1 codes of its languages; empty if they are not known.
@@ -42,7 +47,7 @@ class LoadedModel:
         Settings have priority over a checkpoint. Of a model with prompts, they can only leave out languages.
         """
         configured, known = self.configured_languages, self.info.languages or ()
-        if self.info.takes_prompts:
+        if self.takes_prompts:
             return [code for code in configured if code in known] or list(known)
         return list(configured or known)
 
@@ -60,7 +65,7 @@ class LoadedModel:
         It is with a prompt for the language, if the model has no other language, or if no other has its script.
         """
         info = self.info
-        if info.takes_prompts or info.capabilities.language or len(self.languages) == 1:
+        if self.takes_prompts or info.capabilities.language or len(self.languages) == 1:
             return True
         return tells_apart(language, info.scripts, self.languages or NAMES)
 

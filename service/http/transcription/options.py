@@ -16,7 +16,6 @@ from starlette.types import Receive
 
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
-from service.engine.protocol import ModelInfo
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, unsupported
 from service.http.front import Front
@@ -58,7 +57,7 @@ class TranscriptionOptions:
         """Language and task of the text; a language that must be detected is None."""
         language, source = self._spoken
         # Without prompts, a target is the spoken language that the request names.
-        target = self.fields.target_language if self.model.info.takes_prompts else None
+        target = self.fields.target_language if self.model.takes_prompts else None
         task: Task = "transcribe" if target in (None, language) else "translate"
         return Language(task, target or language, "request" if target else source)
 
@@ -73,7 +72,7 @@ class TranscriptionOptions:
             return spoken[0], "model"
         if self.identification:
             return None, "audio"
-        return (self.model.assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
+        return (self.model.assumed_language(fields), "assumed") if self.model.takes_prompts else (None, "text")
 
     async def detect_language(self, segments: Callable[[], Sequence[str]]) -> Language:
         """Return language and task of a text; the language is detected, in a thread, if it is not known.
@@ -171,7 +170,7 @@ async def parse_options(
         model.check_translation()
         fields = into_english(fields, model.languages, identifies=identifies)
     assumed = None if identifies else model.assumed_language(fields)
-    prompt = prompt_of(fields, model.info, assumed, model.configured_languages)
+    prompt = prompt_of(fields, model, assumed)
     lane = model.lane(fields.decoder)
     lists = (fields.phrase_lines, front.phrases.lines() if front.phrases else "")
     prompt = prompt._replace(phrases="\n".join(filter(None, lists)))
@@ -182,7 +181,7 @@ def _identification(
     front: Front, model: LoadedModel, fields: TranscriptionForm, *, is_translation: bool
 ) -> Identification | None:
     """Return how to identify the spoken language; None if it is named, not needed, or no identifier knows it."""
-    if fields.language or not model.info.takes_prompts or len(model.languages) == 1:
+    if fields.language or not model.takes_prompts or len(model.languages) == 1:
         return None
     target = ENGLISH if is_translation else fields.target_language
     possible = possible_languages(fields.languages or model.languages, target)
@@ -201,33 +200,30 @@ async def _loaded(
         record.stages["load"] = time.monotonic() - began
 
 
-def prompt_of(
-    fields: TranscriptionForm, info: ModelInfo, assumed: str | None, configured: Sequence[str] = ()
-) -> Prompt:
+def prompt_of(fields: TranscriptionForm, model: LoadedModel, assumed: str | None) -> Prompt:
     """Return the prompt for a model.
 
     Args:
         fields: the form; its languages are checked already.
-        info: the model's description.
+        model: the model.
         assumed: the spoken language if the form names none; None if one that can be translated will be identified.
-        configured: the model's languages in the settings; empty if these name none.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
     """
-    capabilities = info.capabilities
+    info, capabilities = model.info, model.info.capabilities
     if not capabilities.word_timestamps:
         _refuse_times(fields)
     if fields.itn and not capabilities.itn:
         raise unsupported("itn", "The model cannot be asked to write numbers as people do.")
-    if not info.takes_prompts:
+    if not model.takes_prompts:
         if fields.target_language not in (None, fields.language):
             raise unsupported("target_language", "The model does not translate.")
         if not fields.punctuation and capabilities.punctuation:
             raise unsupported("punctuation", "The model cannot leave out punctuation.")
         if capabilities.language:
             return DEFAULT_PROMPT._replace(language=fields.language)
-        written = (fields.language,) if fields.language else fields.languages or configured
+        written = (fields.language,) if fields.language else fields.languages or model.configured_languages
         return DEFAULT_PROMPT._replace(written_languages=tuple(written)) if len(info.scripts) > 1 else DEFAULT_PROMPT
     language, target = fields.language or assumed, fields.target_language
     if target not in (None, fields.language):

@@ -2,21 +2,27 @@
 
 import pytest
 
-from service.engine.protocol import Capabilities, ModelInfo
+from service.dispatch.catalog import ServedModel
+from service.engine.protocol import Capabilities, ModelInfo, Ready
 from service.http.errors import RequestError
 from service.http.transcription.form import TranscriptionForm
+from service.http.transcription.loaded_model import LoadedModel
 from service.http.transcription.options import into_english, prompt_of
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 
 
-def info(decoder: str, **lacks: bool) -> ModelInfo:
+def model(info: ModelInfo) -> LoadedModel:
+    return LoadedModel(ServedModel("stub", "stub.nemo"), Ready("stub", info, [], 16_000, 60.0, 1, 1.0, 0, 0.0, 0.0), ())
+
+
+def able(decoder: str, **lacks: bool) -> LoadedModel:
     capabilities = {"translation": True, "word_timestamps": True, "punctuation": True, "itn": True} | lacks
-    return ModelInfo("stub", "none", "float32", decoders=[decoder], capabilities=Capabilities(**capabilities))
+    return model(ModelInfo("stub", "none", "float32", decoders=[decoder], capabilities=Capabilities(**capabilities)))
 
 
-CANARY = info("aed")
-WITHOUT_TIMES = info("aed", word_timestamps=False)
-CTC = info("ctc", translation=False, itn=False)
+CANARY = able("aed")
+WITHOUT_TIMES = able("aed", word_timestamps=False)
+CTC = able("ctc", translation=False, itn=False)
 
 
 def fields(**given) -> TranscriptionForm:
@@ -50,7 +56,7 @@ def test_a_canary_model_gets_the_options_of_the_form(given, prompt):
 
 def test_other_models_get_no_options():
     assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC, None) is DEFAULT_PROMPT
-    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32"), None) is DEFAULT_PROMPT
+    assert prompt_of(fields(response_format="vtt"), model(ModelInfo("stub", "none", "float32")), None) is DEFAULT_PROMPT
 
 
 def test_a_model_without_times_is_not_asked_for_them():
