@@ -7,16 +7,18 @@ is too short for a safe cut, or there is none, the two segments share some audio
 are joined (``transcripts.seam``). Positions and lengths are in frames, except those of a ``SegmentRule``.
 """
 
+from __future__ import annotations
+
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
 
-from audio.segment.voice_change import voice_changes
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Models transcribe an utterance worse if it is longer than those of training. LibriSpeech's longest has 35 s.
 DEFAULT_UTTERANCE_SECONDS = 40.0
@@ -152,6 +154,10 @@ class Segmenter:
 
     def _divided(self, start: int, stop: int) -> Generator[Segment, None, int]:
         """Yield the parts of the open segment that end with a change of voice, and return the start of the rest."""
+        import numpy as np  # the help of commands that name lengths does not wait for it
+
+        from audio.segment.voice_change import voice_changes
+
         turns = [pause for pause in self._pauses if pause[1] - pause[0] >= self._turn]
         ends = [start, *chain.from_iterable(turns), stop]
         bands = np.stack(self._bands)
@@ -187,6 +193,8 @@ class Segmenter:
         begin, end = self._longest_pause(half, last)
         if end > begin:
             return (begin + end + 1) // 2, self._share
+        import numpy as np
+
         loudness = np.stack(self._bands).sum(axis=1)
         return half + int(loudness[half - start : last - start].argmin()), self._share
 
