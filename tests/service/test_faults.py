@@ -310,7 +310,8 @@ def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
 def test_a_job_that_is_done_while_nothing_can_be_written_is_kept_when_it_can(tmp_path):
     flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
     with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
-        service.post(**form(CLIP))  # the limit below is on files in memory too, which are large enough afterwards
+        # The limit below is on files in memory too, which are large enough after a request.
+        assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
         service.signal_engine(signal.SIGSTOP)
         job = service.client.post("/v1/audio/jobs", **form(CLIP)).json()["id"]
         wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "in_progress")
