@@ -13,6 +13,7 @@ from service.http.keys.access import NEEDS_KEY
 from service.http.transcription.answer import answer
 from service.http.transcription.form import TranscriptionForm, form_schema, request_body
 from service.http.transcription.options import parse_options
+from service.http.transcription.schemas import DiarizedTranscription, Transcription, VerboseTranscription
 from service.http.transcription.stream import EventStream
 from service.http.wire.bodies import receive
 from service.http.wire.connections import BODY_SECONDS, client_of
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1/audio")
 
 _TRANSCRIPT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {kind: {} for kind in ("application/json", "text/plain", "text/event-stream")}}
+    200: {
+        "model": Transcription | VerboseTranscription | DiarizedTranscription,
+        "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
+    }
 }
 _REQUEST = request_body(form_schema()) | NEEDS_KEY
 
 
 @router.post(
     "/transcriptions",
+    response_model=None,
     response_description="The transcript, in the format asked for.",
     responses=_TRANSCRIPT,
     openapi_extra=_REQUEST,
@@ -45,6 +50,7 @@ async def transcribe(request: Request) -> Response:
 
 @router.post(
     "/translations",
+    response_model=None,
     response_description="The transcript in English, in the format asked for.",
     responses=_TRANSCRIPT,
     openapi_extra=_REQUEST,
