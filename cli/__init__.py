@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from bulk.errors import JobError
-from cli import batch, bench, doctor, info, key, training, transcribe
+from cli import batch, doctor, info, key, training, transcribe
 from cli import eval as evaluation
 from cli.errors import CommandError
 from models.device.resources import limit_threads
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {version('steno')}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for command in (transcribe, batch, evaluation, info, doctor, bench, key, training):
+    for command in (transcribe, batch, evaluation, info, doctor, key, training):
         command.add_parser(subparsers)
     subparsers.add_parser("serve", help="serve a model over HTTP", add_help=False)
     return parser

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = ("soundfile", "av")
 READERS = ("audio.sound_file", "audio.packets")
 # Who reads recordings of its own: to train, to measure, and to try a machine.
-TRUSTING = ("training", "benchmarks", "cli/bench.py", "service/engine/known_speech.py")
+TRUSTING = ("training", "benchmarks", "service/engine/known_speech.py")
 DECODERS = ("audio/decode.py", "audio/child.py")
 
 
