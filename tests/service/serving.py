@@ -141,6 +141,15 @@ class ThreadedServer:
     def release_engine(self) -> None:
         os.kill(self.server.fleet.engines[0].pid, signal.SIGCONT)
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Stop the engine process until the block ends."""
+        self.hold_engine()
+        try:
+            yield
+        finally:
+            self.release_engine()
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.server.stop, False)
 

@@ -62,11 +62,6 @@ def post(url: str, *allowed: str, resolve=THIS_MACHINE, silence_seconds: float =
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("address", PRIVATE)
-def test_private_addresses_are_not_public(address):
-    assert not is_public(address)
-
-
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are(address):
     assert is_public(address)

@@ -119,13 +119,9 @@ def prefixed(port, prefix, *, loses_the_last_event=False):
             proxy.shutdown()
 
 
-@contextmanager
-def held_engine(service):
-    service.hold_engine()
-    try:
-        yield
-    finally:
-        service.release_engine()
+def rows(browser):
+    """What is shown of each recording of the list."""
+    return browser.run("return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)")
 
 
 def spoken(browser):
@@ -242,6 +238,9 @@ def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
             ["endless (still loading)", True],
             ["rare (loaded when it is used)", False],
         ]
+        transcribe(browser, clip)
+        browser.run("const [_, other] = model.options; other.selected = true; model.dispatchEvent(new Event('change'))")
+        browser.wait_text("#error", "model_loading")
 
 
 # The next time that the page asks for the models, it gets no answer.
@@ -356,9 +355,8 @@ def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(brows
     visit(browser, service)
 
     choose(browser, "\n".join(str(tmp_path / name) for name in (*texts, "noise.wav")))
-    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
-    wait_for(lambda: sum("transcribed in" in row for row in browser.run(rows)) == len(texts))
-    wait_for(lambda: "unsupported_format" in browser.run(rows)[-1])
+    wait_for(lambda: sum("transcribed in" in row for row in rows(browser)) == len(texts))
+    wait_for(lambda: "unsupported_format" in rows(browser)[-1])
     shown = {}
     for place, name in enumerate(texts, 1):
         browser.click(f"#recordings li:nth-child({place}) button")
@@ -374,19 +372,18 @@ def test_a_recording_whose_options_change_waits_while_others_are_under_way(brows
     paths = [tmp_path / f"clip-{number}.wav" for number in range(5)]
     for number, path in enumerate(paths):
         path.write_bytes(wav(tone(16_000 * (number + 1))))
-    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
     with serving(engine_timeout_seconds=600) as service:
         visit(browser, service)
         browser.click("#options summary")
-        with held_engine(service):
+        with service.held():
             choose(browser, "\n".join(map(str, paths)))
-            wait_for(lambda: "Transcribing" in browser.run(rows)[3])
+            wait_for(lambda: "Transcribing" in rows(browser)[3])
 
             browser.click("label[for=multichannel]")
 
-            wait_for(lambda: "Transcribing" in browser.run(rows)[4])  # it was sent when the first was taken back
+            wait_for(lambda: "Transcribing" in rows(browser)[4])  # it was sent when the first was taken back
             assert browser.text("#status") == "clip-0.wav waits for the others."
-        wait_for(lambda: all("transcribed in" in row for row in browser.run(rows)))
+        wait_for(lambda: all("transcribed in" in row for row in rows(browser)))
 
 
 def test_the_parts_of_a_long_recording_are_paragraphs_in_order(browser, tmp_path):
@@ -435,7 +432,7 @@ def test_words_that_have_arrived_keep_the_focus_and_go_when_the_recording_is_sen
 def test_a_player_that_is_hidden_does_not_play(page, service, clip):
     transcribe(page, clip)
     page.run("document.getElementById('audio').loop = true; return document.getElementById('audio').play()")
-    with held_engine(service):
+    with service.held():
         choose(page, clip)
 
         wait_for(lambda: not page.shows("#result"))
@@ -443,32 +440,22 @@ def test_a_player_that_is_hidden_does_not_play(page, service, clip):
     page.wait_text("#status", "transcribed in")
 
 
-def test_words_without_confidence_have_no_shade(page):
-    title = page.run(
-        "return import('/web/transcript.js').then(({ Transcript }) => {"
-        " const place = document.getElementById('words');"
-        " const words = [{ word: 'a', start: 0, end: 1, confidence: null }];"
-        " new Transcript(place, null).show([{ start: 0, text: 'a', words }]);"
-        " const word = place.querySelector('.word');"
-        " return word.title + word.style.cssText; })"
-    )
-
-    assert title == "0.00 to 1.00 s, confidence unknown"
-
-
-def test_text_runs_as_its_language_does(page):
-    directions = page.run(
+def test_text_runs_as_its_language_does_and_words_without_confidence_have_no_shade(page):
+    directions, title = page.run(
         "const { Transcript } = await import('/web/transcript.js');"
         "const place = document.getElementById('words');"
-        "const word = (word) => ({ word, start: 0, end: 1, confidence: 1 });"
+        "const word = (word) => ({ word, start: 0, end: 1, confidence: null });"
         "new Transcript(place, null).show(["
         " { start: 0, language: 'english', words: [word('peace')] },"
         " { start: 1, language: 'hebrew', words: [word('שלום')] },"
         " { start: 2, channel: 1, text: 'שלום' }]);"
-        "return [...place.children].map((paragraph) => getComputedStyle(paragraph).direction)"
+        "const { title, style } = place.querySelector('.word');"
+        "const directions = [...place.children].map((paragraph) => getComputedStyle(paragraph).direction);"
+        "return [directions, title + style.cssText]"
     )
 
     assert directions == ["ltr", "rtl", "rtl"]
+    assert title == "0.00 to 1.00 s, confidence unknown"
 
 
 def test_words_light_up_while_the_recording_plays(page, clip):
@@ -480,34 +467,24 @@ def test_words_light_up_while_the_recording_plays(page, clip):
     wait_for(lambda: spoken(page) == [f"{SAMPLES.sum():.3f}"])
 
 
-def test_the_waveform_shows_what_has_been_played(page, clip):
-    transcribe(page, clip)
+COLOUR = (  # at these shares of the width and the height of the waveform
+    "const canvas = document.getElementById('waveform');"
+    "const [x, y] = [Math.floor(canvas.width * arguments[0]), canvas.height * arguments[1]];"
+    "return canvas.getContext('2d').getImageData(x, y, 1, 1).data.join()"
+)
+PLAYED, NOT_PLAYED = "11,110,153,255", "182,191,202,255"  # in the light scheme
+
+
+def test_the_waveform_shows_the_loudest_channel_and_what_has_been_played(page, tmp_path):
+    both = np.stack([np.zeros_like(SAMPLES), SAMPLES], axis=1)
+    transcribe(page, recorded(tmp_path / "right.wav", both))
     wait_for(lambda: page.shows("#waveform"))
+    assert page.run(COLOUR, 0, 0.25) == NOT_PLAYED
 
     page.click("#words .word:last-child")
-    wait_for(lambda: spoken(page) == [f"{SAMPLES.sum():.3f}"])
 
-    colours = page.run(
-        "const canvas = document.getElementById('waveform');"
-        "const colour = (x) => canvas.getContext('2d').getImageData(x, canvas.height / 2, 1, 1).data.join();"
-        "return [colour(0), colour(Math.floor(canvas.width / 6) * 3), colour(Math.floor(canvas.width / 4) * 3)]"
-    )
-    assert colours[0] == "11,110,153,255"  # the accent, in the light scheme
-    assert colours[-1] == "182,191,202,255"
-
-
-def test_the_waveform_shows_the_loudest_channel(browser, service, tmp_path):
-    path = recorded(tmp_path / "right.wav", np.stack([np.zeros_like(SAMPLES), SAMPLES], axis=1))
-    visit(browser, service)
-
-    transcribe(browser, path)
-
-    colour = (
-        "const canvas = document.getElementById('waveform');"
-        "return canvas.getContext('2d').getImageData(0, canvas.height / 4, 1, 1).data.join()"
-    )
-    wait_for(lambda: browser.shows("#waveform"))
-    assert browser.run(colour) == "182,191,202,255"
+    wait_for(lambda: page.run(COLOUR, 0, 0.5) == PLAYED)
+    assert page.run(COLOUR, 0.75, 0.5) == NOT_PLAYED
 
 
 def test_the_keyboard_reaches_everything(page, clip):
@@ -555,18 +532,17 @@ def test_what_is_said_of_a_download_stays_with_its_recording(browser, service, c
     other = recorded(tmp_path / "other.wav", tone(16_000))
     visit(browser, service)
     choose(browser, f"{clip}\n{other}")
-    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
-    wait_for(lambda: sum("transcribed in" in row for row in browser.run(rows)) == 2)
-    with held_engine(service):
+    wait_for(lambda: sum("transcribed in" in row for row in rows(browser)) == 2)
+    with service.held():
         browser.click("[data-format=srt]")
-        wait_for(lambda: "Preparing clip.srt" in browser.run(rows)[0])
+        wait_for(lambda: "Preparing clip.srt" in rows(browser)[0])
         browser.click("#recordings li:last-child button")
         browser.click("[data-format=vtt]")
         browser.wait_text("#status", "Preparing other.vtt")
-        assert "Preparing clip.srt" in browser.run(rows)[0]
+        assert "Preparing clip.srt" in rows(browser)[0]
 
     browser.wait_text("#status", "other.vtt is downloaded.")
-    wait_for(lambda: "clip.srt is downloaded." in browser.run(rows)[0])
+    wait_for(lambda: "clip.srt is downloaded." in rows(browser)[0])
     assert browser.text("#status") == "other.vtt is downloaded."
     assert not browser.shows("#cancel")
 
@@ -583,7 +559,7 @@ def test_a_file_that_is_no_audio_shows_the_error_and_its_code(page, service, tmp
 
 
 def test_an_upload_can_be_cancelled(page, service, clip):
-    with held_engine(service):
+    with service.held():
         choose(page, clip)
         wait_for(lambda: service.metric(IN_FLIGHT) == 1)
 
@@ -598,7 +574,7 @@ FOCUSED = "const at = document.activeElement; return at.ariaLabel || at.innerTex
 
 
 def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(page, service, clip):
-    with held_engine(service):
+    with service.held():
         choose(page, clip)
         wait_for(lambda: service.metric(IN_FLIGHT) == 1)
         page.run("document.getElementById('cancel').focus()")
@@ -622,7 +598,7 @@ def test_a_cancelled_recording_can_be_tried_again_from_the_keyboard(page, servic
 def test_a_recording_that_was_refused_says_when_to_try_again_and_then_succeeds(browser, clip):
     with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
         visit(browser, service)
-        with held_engine(service):
+        with service.held():
             pool.submit(service.post, **form(wav(SAMPLES)))
             wait_for(lambda: service.metric(IN_FLIGHT) == 1)
             choose(browser, clip)
@@ -791,16 +767,24 @@ def test_the_numbers_are_not_read_while_the_page_is_hidden(page):
     assert visible == 1
 
 
-def test_the_page_requests_nothing_from_other_hosts(browser, service, clip):
+def transcribe_long_name(browser, path):
+    browser.wait_text("[data-number=state]", "ready")
+    transcribe(browser, path.rename(path.with_stem("a-name-without-end" * 8)))
+    wait_for(lambda: browser.shows("#waveform"))
+
+
+@pytest.mark.parametrize(("path", "use"), [("", transcribe_long_name), ("docs", send_by_swagger_ui)])
+def test_a_page_loads_nothing_from_elsewhere_and_fits_a_phone(browser, service, clip, path, use):
     browser.requested_hosts()
     browser.complaints()
+    browser.screen(360, 740)
 
-    visit(browser, service)
-    transcribe(browser, clip)
-    wait_for(lambda: browser.shows("#waveform"))
+    browser.open(f"http://127.0.0.1:{service.server.port}/{path}")
+    use(browser, clip)
 
     assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
     assert browser.complaints() == []
+    assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
 
 
 def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
@@ -818,19 +802,6 @@ def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
 
     assert read == 32
     assert refused == "TypeError"
-
-
-def test_swagger_ui_sends_a_request_loads_nothing_from_elsewhere_and_fits_a_phone(browser, service, clip):
-    browser.requested_hosts()
-    browser.complaints()
-    browser.screen(360, 740)
-
-    browser.open(f"http://127.0.0.1:{service.server.port}/docs")
-    send_by_swagger_ui(browser, clip)
-
-    assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
-    assert browser.complaints() == []
-    assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
 
 
 def test_both_pages_work_behind_a_proxy_that_adds_a_prefix(browser, service, clip):
@@ -866,27 +837,6 @@ def test_axe_finds_nothing_against_the_page(browser, service, clip, tmp_path, sc
 
     assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found[0]] == []
     assert found[1] > 20
-
-
-def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
-    path = recorded(tmp_path / f"{'a-name-without-end' * 8}.wav", SAMPLES)
-    visit(browser, service)
-    browser.screen(360, 740)
-
-    transcribe(browser, path)
-
-    assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
-
-
-def test_of_several_models_one_is_chosen_and_a_new_choice_is_announced(browser, clip):
-    with serving(model=None, models="first.nemo,endless", wait_ready=False) as service:
-        wait_for(lambda: service.client.get("/readyz").json()["models"]["first"] == "ready")
-        browser.open(f"http://127.0.0.1:{service.server.port}/")
-        wait_for(lambda: browser.shows("#model"))
-        transcribe(browser, clip)
-
-        browser.run("const [_, other] = model.options; other.selected = true; model.dispatchEvent(new Event('change'))")
-        browser.wait_text("#error", "model_loading")
 
 
 def test_with_one_model_no_choice_is_shown(page):

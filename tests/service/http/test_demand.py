@@ -181,13 +181,10 @@ def test_why_a_model_cannot_be_loaded_is_told_without_paths_of_the_server(tmp_pa
 
 def test_a_client_that_leaves_while_it_loads_frees_its_place():
     with serving(models_on_demand=ON_DEMAND) as service:
-        service.hold_engine()
-        try:
+        with service.held():
             with pytest.raises(Exception, match="timed out"):
                 service.post(**form(wav(SECOND), model="one"), timeout=0.5)
             wait_for(lambda: service.server.dispatcher.admission.requests == 0)
-        finally:
-            service.release_engine()
         assert ask(service, "one").status_code == 200
         assert service.metric('steno_model_loads_total{result="ok"}') == 1
 
@@ -208,8 +205,7 @@ def test_a_model_that_is_being_unloaded_is_absent_because_a_request_loads_it_aga
     ):
         for model in ("two", "one"):  # their sizes are known from now on
             assert ask(service, model).status_code == 200
-        service.hold_engine()
-        try:
+        with service.held():
             answers = [pool.submit(ask, service, "one")]
             wait_for(lambda: service.server.dispatcher.catalog["one"].users == 1)
             answers.append(pool.submit(ask, service, "two"))
@@ -218,6 +214,4 @@ def test_a_model_that_is_being_unloaded_is_absent_because_a_request_loads_it_aga
             cards = [service.client.get("/v1/models/one").json(), *service.client.get("/v1/models").json()["data"]]
             assert [card["steno"]["state"] for card in cards if card["id"] == "one"] == ["absent", "absent"]
             answers.append(pool.submit(ask, service, "one"))
-        finally:
-            service.release_engine()
         assert [answer.result().status_code for answer in answers] == [200, 200, 200]

@@ -24,8 +24,7 @@ def service():
 
 def lines_while_held(service, samples, beats: int) -> list[str]:
     """The lines of a stream whose engine is stopped until this many heartbeats have come."""
-    service.hold_engine()
-    try:
+    with service.held():
         with service.client.stream("POST", "/v1/audio/transcriptions", **form(wav(samples), stream="true")) as answer:
             assert answer.status_code == 200
             lines = []
@@ -34,8 +33,6 @@ def lines_while_held(service, samples, beats: int) -> list[str]:
                 if lines.count(": waiting") == beats:
                     service.release_engine()
             return [line for line in lines if line]
-    finally:
-        service.release_engine()
 
 
 def test_a_stream_that_queues_has_heartbeats_before_its_text(service):
@@ -53,26 +50,20 @@ def test_what_fails_after_heartbeats_is_an_event(service):
 
 
 def test_the_work_of_a_client_that_leaves_while_it_waits_is_dropped(service):
-    service.hold_engine()
-    try:
+    with service.held():
         with service.client.stream("POST", "/v1/audio/transcriptions", **form(wav(SECOND), stream="true")) as answer:
             assert next(answer.iter_lines()) == ": waiting"
         wait_for(lambda: service.server.dispatcher.admission.requests == 0)
-    finally:
-        service.release_engine()
     assert service.post(**form(wav(SECOND))).status_code == 200
 
 
 def test_openais_client_skips_them(service):
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{service.server.port}/v1", api_key="none", max_retries=0)
-    service.hold_engine()
-    try:
+    with service.held():
         with client:
             stream = client.audio.transcriptions.create(file=("a.wav", wav(SECOND)), model="whisper-1", stream=True)
             service.release_engine()
             assert [event.type for event in stream][-1] == "transcript.text.done"
-    finally:
-        service.release_engine()
 
 
 def test_frames_come_through_in_order_and_the_source_is_closed():
@@ -103,12 +94,9 @@ def test_a_stream_that_is_never_read_is_closed(service, monkeypatch):
         pass
 
     monkeypatch.setattr(EventStream, "stream_response", send_nothing)
-    service.hold_engine()
-    try:
+    with service.held():
         service.post(**form(wav(SECOND), stream="true"))
         wait_for(lambda: service.server.dispatcher.admission.requests == 0)
         wait_for(lambda: service.metric("steno_queue_depth") == 0)
-    finally:
-        service.release_engine()
     monkeypatch.undo()
     assert service.post(**form(wav(SECOND))).status_code == 200

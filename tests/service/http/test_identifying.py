@@ -57,12 +57,13 @@ def test_the_card_of_a_model_whose_languages_the_identifier_does_not_know_says_w
     assert body["text"] == ENGLISH
 
 
-def test_a_language_that_is_named_is_not_identified(service):
+@pytest.mark.parametrize("field", ["language", "languages[]"])
+def test_a_single_language_that_is_named_is_not_identified(service, field):
     batches = 'steno_batches_total{model="finder"}'
     post(service, tone(SAMPLES["en"]))
     before = service.metric(batches)
 
-    answer = post(service, tone(SAMPLES["fr"]), language="de", response_format="verbose_json")
+    answer = post(service, tone(SAMPLES["fr"]), **{field: "de"}, response_format="verbose_json")
 
     assert (answer.json()["text"], answer.json()["language_source"]) == (GERMAN, "request")
     assert "identify" not in answer.headers["server-timing"]
@@ -74,12 +75,6 @@ def test_languages_narrow_the_choice(service):
 
     assert body["text"] in (GERMAN, ENGLISH)
     assert body["language_probability"] == pytest.approx(0.5)  # the two are equally unlikely, and one of them it is
-
-
-def test_a_single_one_of_languages_counts_as_named(service):
-    body = post(service, tone(SAMPLES["fr"]), **{"languages[]": "de"}).json()
-
-    assert (body["text"], body["language_source"]) == (GERMAN, "request")
 
 
 def test_parts_that_are_surely_in_another_language_have_it(service, cut_as):
@@ -153,15 +148,6 @@ def test_its_batches_are_in_the_metrics_and_its_time_is_a_stage(service):
 
     assert service.metric(stage) == before + 1
     assert service.metric('steno_batches_total{model="finder"}') > 0
-
-
-def test_without_an_identifier_english_is_assumed():
-    with serving(model="prompted.nemo") as served:
-        body = post(served, tone(SAMPLES["fr"]), language="auto").json()
-        card = served.client.get("/v1/models/prompted").json()
-
-    assert (body["text"], body["language_source"]) == (ENGLISH, "assumed")
-    assert card["steno"]["abilities"]["language_source"] == "assumed"
 
 
 @pytest.mark.parametrize(

@@ -94,15 +94,6 @@ def finished(service: ThreadedServer, job: str) -> dict:
     return service.client.get(f"{JOBS}/{job}").json()
 
 
-@contextlib.contextmanager
-def held(service: ThreadedServer):
-    service.hold_engine()
-    try:
-        yield
-    finally:
-        service.release_engine()
-
-
 @pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
 def test_the_result_is_what_a_transcription_is_answered_byte_for_byte(service, response_format):
     asked = {"response_format": response_format}
@@ -179,7 +170,7 @@ def test_an_error_in_the_form_is_answered_at_once(service, fields, code, param):
 
 
 def test_a_result_that_is_not_there_yet_is_a_conflict_that_says_when_to_ask(service):
-    with held(service):
+    with service.held():
         job = created(service)
         answer = service.client.get(f"{JOBS}/{job}/result")
 
@@ -192,7 +183,7 @@ def test_a_job_is_deleted_wherever_it_is_with_all_there_is_of_it(service, folder
     done = created(service)
     finished(service, done)
     before = service.metric('steno_jobs_total{outcome="cancelled"}')
-    with held(service):
+    with service.held():
         under_way = [created(service) for _ in range(2)]
         wait_for(lambda: [state(service, job) for job in under_way] == ["in_progress"] * 2)
         waiting, other = created(service), created(service)
@@ -210,7 +201,7 @@ def test_interactive_requests_pass_jobs(service):
     """Both wait while the engine is stopped; the job came first."""
     service.post(**form(wav(SECOND)))  # what other tests left in the engine is answered
     (engine,) = service.server.fleet.engines
-    with held(service):
+    with service.held():
         created(service)
         wait_for(lambda: engine.free_slots == 0)
         job = created(service, tone(SAMPLE_RATE * 3))
@@ -253,7 +244,7 @@ def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
     keys = ",".join(f"{name}:{digest}" for name, digest in KEYS.items())
     with jobs(tmp_path, api_keys=keys, max_jobs_per_key=2, max_jobs=3) as service:
         ann, bob = ({"authorization": f"Bearer {name}"} for name in KEYS)
-        with held(service):
+        with service.held():
             mine = [service.client.post(JOBS, **form(wav(SECOND)), headers=ann).json()["id"] for _ in range(2)]
             third = service.client.post(JOBS, **form(wav(SECOND)), headers=ann)
             theirs = service.client.post(JOBS, **form(wav(SECOND)), headers=bob).json()["id"]
@@ -337,7 +328,7 @@ def test_finished_jobs_are_deleted_after_their_retention(tmp_path):
 @pytest.mark.slow
 def test_a_restart_begins_again_what_was_under_way_and_what_waited(tmp_path):
     with jobs(tmp_path) as service:
-        with held(service):
+        with service.held():
             waiting = [created(service, tone(1000 * number)) for number in range(3, 8)]
             wait_for(lambda: [state(service, job) for job in waiting].count("in_progress") == 2)
             service.stop()

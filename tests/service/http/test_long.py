@@ -189,15 +189,12 @@ def test_an_error_before_the_first_text_has_the_status_of_an_error(service, cut_
 
 
 def test_all_pieces_of_a_client_that_leaves_are_dropped(service, speech):
-    service.hold_engine()
-    try:
+    with service.held():
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
             connection.sendall(post_bytes(service.server.port, wav(np.tile(speech, 4))))
             wait_for(lambda: service.server.dispatcher.admission.backlog.seconds > 0)
             wait_for(lambda: service.metric("steno_queue_depth") > 0)
         wait_for(lambda: nothing_is_left(service))
-    finally:
-        service.release_engine()
     assert service.post(**form(wav(tone(SAMPLE_RATE)))).status_code == 200
 
 
