@@ -63,7 +63,7 @@ def transcript(samples: Samples, mark: str = "") -> Transcript:
     count, total = str(len(samples)), f"{float(samples.sum()):.3f}{mark}"
     end = len(samples) / SAMPLE_RATE
     text = f"{count} {total}"
-    first, last = len(count), len(text)
+    first, last = len(count), len(text.encode())
     return Transcript(
         text=text,
         tokens=list(text.encode()),
