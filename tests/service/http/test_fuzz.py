@@ -122,5 +122,6 @@ def test_thousands_of_bodies_leave_no_memory_and_no_files_behind(golden, tmp_pat
         hold()
 
         assert resident_bytes(service) - memory < 50e6
-        assert service.metric("process_open_fds") <= files + 2
+        # Two decoding processes, which may have begun meanwhile, have four each.
+        assert service.metric("process_open_fds") <= files + 10
         assert service.client.post("/v1/audio/transcriptions", **form(RECORDING)).status_code == 200
