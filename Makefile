@@ -48,7 +48,7 @@ $(SERVING): pyproject.toml constraints.txt
 	touch $@
 
 $(STAMP): $(SERVING)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,tensorboard,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,arrow,ray,tensorboard,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bulk.entries import Entry
 from bulk.errors import JobError
 from bulk.plan import Shard, shards
-from bulk.rows import FORMATS, Detail, RowFormat, Tally, row, tally
+from bulk.rows import Detail, Tally, counted, encoded, row, tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bulk.file_transcripts import Failed, Transcribed
     from bulk.storage import Folder
 
-# Programs that read a folder of Parquet or JSON Lines skip names that begin with an underscore.
+# Programs that read a folder of JSON Lines skip names that begin with an underscore.
 _SETTINGS, _RECORDINGS, _SUMMARY = "_job/settings.json", "_job/recordings.jsonl", "_job/summary.json"
 _READERS = 8  # threads
 
@@ -30,18 +30,17 @@ class ShardWriter:
     """Writes a shard's rows to its file."""
 
     folder: Folder
-    format: RowFormat
     detail: Detail
 
     def name(self, shard: Shard) -> str:
         """Return the name of a shard's file."""
-        return f"shard-{shard.number:06d}.{self.format.suffix}"
+        return f"shard-{shard.number:06d}.jsonl"
 
     def write(self, shard: Shard, outcomes: Sequence[Transcribed | Failed]) -> Tally:
         """Write the outcome of each recording; raise JobError if that cannot be."""
         rows = [row(entry, outcome, self.detail) for entry, outcome in zip(shard.entries, outcomes, strict=True)]
         with _errors_of(self.folder):
-            self.folder.write(self.name(shard), self.format.encoded(rows, self.detail))
+            self.folder.write(self.name(shard), encoded(rows))
         return tally(rows)
 
 
@@ -86,12 +85,12 @@ def open_job(
     """Begin a job in an empty folder, or continue the one that the folder holds.
 
     A job that continues keeps its recordings and shards. The settings are everything that the rows depend on, with the
-    ``format`` and ``detail`` of these. A new job lists its recordings, and makes shards of ``shard_seconds`` of audio.
+    ``detail`` of these. A new job lists its recordings, and makes shards of ``shard_seconds`` of audio.
 
     Raises:
         JobError: if the folder holds a job with other settings, or a damaged one, or cannot be read or written.
     """
-    writer = ShardWriter(folder, FORMATS[settings["format"]](), settings["detail"])
+    writer = ShardWriter(folder, settings["detail"])
     with _errors_of(folder):
         if _is_begun(folder, settings):
             planned = _planned(folder)
@@ -166,7 +165,7 @@ def _planned(folder: Folder) -> list[Shard]:
 def _read(writer: ShardWriter, shard: Shard) -> Tally:
     """Return the tally of a shard's file: none if it is damaged, so that the shard is done again."""
     try:
-        return writer.format.counted(writer.folder.read(writer.name(shard)))
+        return counted(writer.folder.read(writer.name(shard)))
     except ValueError:
         return Tally()
 

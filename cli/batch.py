@@ -5,9 +5,9 @@ import json
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bulk.rows import DETAILS, FORMATS, Tally
+from bulk.rows import DETAILS, Tally
 from bulk.storage import Folder, absolute
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.numbers import positive
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from bulk.on_ray import RayEngine
     from bulk.transcription import LocalEngine
 
-_HOURS = 1_000_000
 # A job continues only with the same options, except these, which its rows do not depend on.
-_MAY_CHANGE = {"command", "run", "output", "engine", "device", "batch_seconds", "price", "shard_hours"}
+_MAY_CHANGE = {"command", "run", "output", "engine", "device", "batch_seconds", "shard_hours"}
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -35,7 +34,6 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "output", metavar="OUTPUT", help="folder for this job alone; like INPUT, a path or an fsspec URL"
     )
-    parser.add_argument("--format", choices=tuple(FORMATS), default="jsonl", help="of the shards (default: jsonl)")
     parser.add_argument(
         "--detail",
         choices=DETAILS,
@@ -51,13 +49,12 @@ def add_parser(subparsers: Subparsers) -> None:
         default="local",
         help="local: one device, here; ray: every device of a Ray cluster (RAY_ADDRESS, else this machine)",
     )
-    parser.add_argument("--price", type=positive, metavar="P", help="what an hour of one device costs, in any currency")
     add_model_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Transcribe what is left of a job, and print a summary with its cost."""
+    """Transcribe what is left of a job, and print a summary."""
     from tqdm import tqdm
 
     from bulk.entries import entries
@@ -83,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
             done = engine.run(job, progress)
         devices = engine.devices
-    return _report(job, done, devices, time.perf_counter() - began, args.price)
+    return _report(job, done, devices, time.perf_counter() - began)
 
 
 def _engine(args: argparse.Namespace) -> "LocalEngine | RayEngine":
@@ -97,10 +94,10 @@ def _engine(args: argparse.Namespace) -> "LocalEngine | RayEngine":
     return LocalEngine(open_model(args), options)
 
 
-def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float | None) -> int:
+def _report(job: "Job", done: Tally, devices: int, elapsed: float) -> int:
     whole = job.earlier + done
     rtfx = done.seconds / elapsed
-    summary: dict[str, Any] = {
+    summary = {
         "recordings": whole.recordings,
         "failed": whole.failed,
         "left_out": whole.left_out,
@@ -111,8 +108,6 @@ def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float 
             "seconds": elapsed,
             "devices": devices,
             "rtfx": rtfx,
-            "price": price,
-            "cost_of_a_million_hours": price * devices * _HOURS / rtfx if price and rtfx else None,
         },
     }
     if not (whole.left_out or job.is_ended):  # a finished job keeps the summary of the run that finished it
@@ -120,8 +115,6 @@ def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float 
     print(f"{whole.recordings} recordings, {whole.failed} of them failed; {whole.seconds / 3600:.2f} hours of audio")
     if done.recordings:
         print(f"this run: {done.seconds / 3600:.2f} hours in {elapsed:.1f} s, RTFx {rtfx:.1f} (loading included)")
-    if cost := summary["run"]["cost_of_a_million_hours"]:
-        print(f"a million hours, by this run at {price:g} an hour of a device: {cost:,.0f}")
     if whole.left_out:
         print(f"{whole.left_out} recordings were left out, because workers died on their shards", file=sys.stderr)
     print(json.dumps(summary))

@@ -92,7 +92,7 @@ def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, An
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        raise ManifestError(f"{path} needs pyarrow; it comes with: pip install 'steno[parquet]'") from error
+        raise ManifestError(f"{path} needs pyarrow; it comes with: pip install 'steno[arrow]'") from error
     number = 0
     try:
         with pa.memory_map(str(path)) as mapped:

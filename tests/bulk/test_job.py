@@ -14,7 +14,7 @@ from bulk.rows import Tally
 from bulk.storage import Folder
 from models import Transcript
 
-SETTINGS = {"input": "/archive", "format": "jsonl", "detail": "text", "model": "bundled"}
+SETTINGS = {"input": "/archive", "detail": "text", "model": "bundled"}
 RECORDINGS = [Entry(f"{number}.wav", f"/archive/{number}.wav", float(10 - number)) for number in range(10)]
 HEARD = Transcribed(2.0, Transcript("x", [], [], []))
 

@@ -19,7 +19,6 @@ from bulk.file_transcripts import Options
 from bulk.job import ShardWriter
 from bulk.on_ray import ClusterDevice, TranscribingActor, cluster_devices
 from bulk.plan import shards
-from bulk.rows import JsonLines
 from bulk.storage import Folder
 from models import Transcript
 from tests.audio.sound_files import encoded
@@ -84,9 +83,7 @@ def planned(tmp_path):
 
 
 def transcriber(folder, load=LengthModel, **options):
-    return TranscribingActor(
-        load, Options(batch_seconds=0.5, **options), ShardWriter(Folder(str(folder)), JsonLines(), "text")
-    )
+    return TranscribingActor(load, Options(batch_seconds=0.5, **options), ShardWriter(Folder(str(folder)), "text"))
 
 
 def test_an_actor_writes_each_shard_that_it_is_given(planned, tmp_path):

@@ -1,6 +1,5 @@
-"""Rows are the same in JSON Lines and in Parquet."""
+"""Rows come back from a shard's file as they were."""
 
-import io
 import json
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from bulk.entries import Entry
 from bulk.file_transcripts import Failed, Transcribed
-from bulk.rows import DETAILS, JsonLines, Parquet, Tally, row, tally
+from bulk.rows import DETAILS, Tally, counted, encoded, row, tally
 from models import Transcript
 from transcripts.spoken_language import Spoken
 from transcripts.transcript import Word
@@ -33,25 +32,10 @@ def rows_of(outcomes, detail):
 def test_json_lines_come_back_as_they_were(outcomes, detail):
     rows = rows_of(outcomes, detail)
 
-    content = JsonLines().encoded(rows, detail)
+    content = encoded(rows)
 
     assert [json.loads(line) for line in content.splitlines()] == json.loads(json.dumps(rows))
-    assert JsonLines().counted(content) == tally(rows)
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(OUTCOMES, st.sampled_from(DETAILS))
-def test_parquet_comes_back_as_it_was_with_the_same_columns_for_all(outcomes, detail):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    rows = rows_of(outcomes, detail)
-
-    content = Parquet().encoded(rows, detail)
-
-    table = parquet.read_table(io.BytesIO(content))
-    assert table.to_pylist() == json.loads(json.dumps(rows))
-    assert table.schema == parquet.read_table(io.BytesIO(Parquet().encoded([], detail))).schema
-    assert Parquet().counted(content) == tally(rows)
+    assert counted(content) == tally(rows)
 
 
 def test_details_add_to_each_other():
@@ -87,14 +71,4 @@ def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():
 @pytest.mark.parametrize("content", [b'{"audio": "a', b'{"audio": "a.wav"}\n', b"5\n", b"[]\n"])
 def test_a_damaged_file_is_an_error(content):
     with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
-        JsonLines().counted(content)
-
-
-def test_a_damaged_parquet_file_is_an_error():
-    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    content = bytearray(Parquet().encoded(rows_of([Failed("damaged")] * 50, "text"), "text"))
-    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
-
-    for damaged in (b"PAR1", bytes(content)):
-        with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
-            Parquet().counted(damaged)
+        counted(content)

@@ -1,5 +1,3 @@
-import io
-
 import pytest
 
 from cli import main
@@ -26,19 +24,3 @@ def test_no_two_keys_are_alike(capsys):
 def test_a_name_that_the_service_does_not_accept_is_refused(capsys, name):
     assert main(["key", name]) == 2
     assert "no name for a key" in capsys.readouterr().err
-
-
-def test_a_key_that_exists_has_its_entry_too(capsys, monkeypatch):
-    key = "vault-0123456789abcdef0123"
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
-
-    assert main(["key", "alice", "--stdin"]) == 0
-    assert capsys.readouterr().out == f"alice:{digest(key)}\n"
-
-
-@pytest.mark.parametrize("key", ["", "short", "with spaces in the middle of it", "schlüssel-0123456789abcdef"])
-def test_a_key_that_could_be_guessed_or_not_be_sent_is_refused(capsys, monkeypatch, key):
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
-
-    assert main(["key", "alice", "--stdin"]) == 2
-    assert "at least 20" in capsys.readouterr().err
