@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
+from audio.segment.level import audible
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
 from bulk.errors import JobError
 from bulk.parallel import ParallelTranscriber
@@ -235,6 +236,8 @@ def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
             for recording, utterances in zip(channels, file.utterances, strict=True):
                 for cut in utterances:
                     samples = recording.read(cut.start, cut.stop)
+                    if len(samples) < len(recording):
+                        samples = audible(samples)
                     seconds = recording.seconds if cut is utterances[-1] else None
                     ends_file = seconds is not None and utterances is file.utterances[-1]
                     yield _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, seconds, ends_file)

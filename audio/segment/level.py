@@ -1,4 +1,4 @@
-"""Bringing quiet speech to the level that the speech detector was trained at."""
+"""Bringing quiet speech to the level that the speech detector and the models were trained at."""
 
 import numpy as np
 
@@ -15,6 +15,8 @@ _LOUD_SHARE = 0.9
 # those are clicks. In noise that hides the steps they are a voice again.
 _COARSE = 10 ** (-60 / 10)
 _NOISE = 10 ** (-18 / 10)  # as a share of the power
+# Models add 2^-24 to the power of a band before they take its logarithm, which hides the weak bands of quieter speech.
+_HIDDEN = 10 ** (-40 / 10)
 
 
 class Level:
@@ -32,10 +34,7 @@ class Level:
         if not len(block):
             return block
         block = block - block.mean(dtype=np.float64).astype(np.float32)
-        whole = len(block) // _FRAME * _FRAME
-        frames = np.square(block[:whole]).reshape(-1, _FRAME).mean(axis=1) if whole else np.square(block)
-        loud = float(np.sort(frames)[int(_LOUD_SHARE * (len(frames) - 1))])  # np.quantile takes twenty times as long
-        self._power = max(loud, self._power * _FALL)
+        self._power = max(_loud_power(block), self._power * _FALL)
         if not 0 < self._power < _POWER:
             return block
         if self._power < _COARSE:
@@ -43,3 +42,20 @@ class Level:
                 np.sqrt(_NOISE * self._power)
             )
         return block * np.float32(min(np.sqrt(_POWER / self._power), _MOST_GAIN))
+
+
+def audible(utterance: Samples) -> Samples:
+    """Return an utterance, mono, raised to the level of speech if a model's features would hide a part of it.
+
+    No sample is raised beyond -1 to 1.
+    """
+    if not len(utterance) or not 0 < (power := _loud_power(utterance)) < _HIDDEN:
+        return utterance
+    return utterance * np.float32(max(1.0, min(np.sqrt(_POWER / power), _MOST_GAIN, 1 / np.abs(utterance).max())))
+
+
+def _loud_power(samples: Samples) -> float:
+    """Return the power of the louder frames."""
+    whole = len(samples) // _FRAME * _FRAME
+    frames = np.square(samples[:whole]).reshape(-1, _FRAME).mean(axis=1) if whole else np.square(samples)
+    return float(np.sort(frames)[int(_LOUD_SHARE * (len(frames) - 1))])  # np.quantile takes twenty times as long

@@ -10,6 +10,7 @@ import numpy as np
 from audio.recording import Recording
 from audio.samples import Samples
 from audio.segment.cuts import CutBlock, SpeechProbabilities, cuts, speech
+from audio.segment.level import audible
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.threads import in_thread
@@ -93,10 +94,10 @@ class CutRecording:
         return Coverage(*(round(of, 3) for of in (transcribed / rate, skipped / rate, speech, again)))
 
     async def read(self, segment: Segment) -> Samples:
-        """Return the samples of an utterance."""
+        """Return the samples of an utterance; of a recording that is cut, raised if they are quiet."""
         if self.rule is None:  # a recording that is not cut is in memory
             return self.recording.read(segment.start, segment.stop)
-        return await self._in_thread(lambda: self.recording.read(segment.start, segment.stop))
+        return await self._in_thread(lambda: audible(self.recording.read(segment.start, segment.stop)))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await in_thread(self.threads, work)

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 
 from audio.recording import read_samples
 from audio.samples import Samples
+from audio.segment.level import audible
 from audio.segment.segmenter import Segment
 from service.dispatch.errors import OverloadedError
 from service.shared_audio import ArenaView, Item
@@ -40,7 +41,7 @@ class HandedOver:
             yield segment
 
     async def read(self, segment: Segment) -> Samples:
-        """Return the samples of a part.
+        """Return the samples of a part; of a recording that is cut, raised if they are quiet.
 
         Raises:
             ValueError: if it does not have them.
@@ -50,10 +51,11 @@ class HandedOver:
         if not 0 <= start <= stop <= self.samples:
             raise ValueError(f"there is no part {start}:{stop} of {self.samples} samples")
         if self._item is not None:
-            return self._memory.read(Item(self._item.offset + start, stop - start))
+            samples = self._memory.read(Item(self._item.offset + start, stop - start))
+            return samples if self.is_whole else audible(samples)
         if (file := self._file) is None:
             raise OverloadedError("The service can open no file for this request now.", 1)
-        return await in_thread(self._threads, lambda: read_samples(file, start, stop))
+        return await in_thread(self._threads, lambda: audible(read_samples(file, start, stop)))
 
     def close(self) -> None:
         """Close its file."""

@@ -169,6 +169,25 @@ def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path,
     assert cut.transcript.frames == [round(start / 0.1) + 1 for start in starts]
 
 
+def test_quiet_pieces_of_a_long_file_are_raised_and_a_short_file_stays_as_it_is(tmp_path, golden):
+    voice, rate = soundfile.read(golden / "clips" / "rms-6s.wav")
+    for name, samples in {"short": voice, "long": np.concatenate([voice, np.zeros(4 * rate), voice])}.items():
+        (tmp_path / name).write_bytes(encoded(samples / 100, rate))
+
+    class Loudest(WordModel):
+        def transcribe(self, pcm, **options):
+            loudest.extend(float(np.abs(samples).max()) for samples in pcm)
+            return super().transcribe(pcm, **options)
+
+    loudest = []
+    outcomes_of(Loudest(), [tmp_path / "short", tmp_path / "long"], utterance_seconds=8.0)
+
+    short, *pieces = sorted(loudest)
+    assert short == pytest.approx(np.abs(voice).max() / 100, abs=1e-4)
+    assert len(pieces) >= 2
+    assert min(pieces) > 0.1
+
+
 def test_files_are_cut_while_the_model_computes(golden, monkeypatch):
     cut = threading.Semaphore(0)
 

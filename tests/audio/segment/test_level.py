@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audio.segment.level import Level
+from audio.segment.level import Level, audible
 
 SECOND = 16_000
 
@@ -50,3 +50,23 @@ def test_any_block_stays_finite(samples, scale):
 
     assert len(raised) == samples
     assert np.isfinite(raised).all()
+
+
+@pytest.mark.parametrize(("decibels", "raised"), [(-30, -30), (-39, -39), (-42, -23), (-50, -23), (-70, -23)])
+def test_an_utterance_is_raised_where_features_would_hide_a_part_of_it(decibels, raised):
+    assert power(audible(noise(3, 10 ** (decibels / 10)))) == pytest.approx(raised, abs=1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 3000), st.floats(0, 1), st.floats(0, 2))
+def test_an_utterance_is_raised_as_one_and_stays_in_range(samples, scale, click):
+    utterance = np.sin(np.arange(samples)).astype(np.float32) * np.float32(scale)
+    utterance[:1] = click
+
+    raised = audible(utterance)
+
+    loudest = np.abs(utterance).max(initial=1e-30)
+    gain = np.abs(raised).max(initial=1e-30) / loudest
+    assert np.abs(raised).max(initial=0) <= max(1, loudest) * (1 + 1e-6)
+    assert gain >= 1
+    assert raised == pytest.approx(utterance * gain, rel=1e-5)

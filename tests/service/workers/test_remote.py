@@ -42,8 +42,10 @@ async def with_core() -> AsyncIterator[SimpleNamespace]:
 
 
 @contextmanager
-def recorded(monkeypatch, seconds: int, *cuts, seconds_in_memory: float = 1e9, error: Exception | None = None):
-    """A recording in which each second has its number as samples."""
+def recorded(
+    monkeypatch, seconds: int, *cuts, seconds_in_memory: float = 1e9, error: Exception | None = None, scale: float = 1
+):
+    """A recording in which each second has its number, times a scale, as samples."""
 
     def blocks(recording, detector, rule):
         for start, stop in cuts:
@@ -54,7 +56,7 @@ def recorded(monkeypatch, seconds: int, *cuts, seconds_in_memory: float = 1e9, e
     monkeypatch.setattr(cut_recording, "cuts", blocks)
     with ExitStack() as opened:
         recording = opened.enter_context(Recording(RATE, seconds_in_memory))
-        recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
+        recording.append(np.repeat(np.arange(seconds, dtype=np.float32) * np.float32(scale), RATE).tobytes())
         threads = opened.enter_context(ThreadPoolExecutor(1))
         yield CutRecording(recording, SegmentRule(10.0) if cuts or error else None, None, threads)
 
@@ -85,6 +87,16 @@ async def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(mo
         await settle()
         assert on.arena.is_empty
         assert End(1) not in on.asked  # it had ended
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@asynchronous
+async def test_quiet_parts_of_a_recording_that_is_cut_are_raised(monkeypatch, in_memory):
+    async with with_core() as on:
+        with recorded(monkeypatch, 3, (1, 2), seconds_in_memory=1e9 * in_memory, scale=2**-10) as recording:
+            (raised,) = await answers_of(on, recording)
+            assert float(raised) == pytest.approx(10 ** (-23 / 20))
+            assert (await recording.read(Segment(RATE, 2 * RATE)))[0] == np.float32(float(raised))
 
 
 @asynchronous
