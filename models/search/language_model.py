@@ -125,7 +125,7 @@ class LanguageModel:
         tried = torch.stack(contexts)
         keys = tried * (self.labels + 2) + tokens
         at = torch.searchsorted(self.keys, keys).clamp_(max=len(self.keys) - 1)
-        first = (self.keys[at] == keys).byte().argmax(dim=0, keepdim=True)
+        first = (self.keys[at] == keys).max(dim=0, keepdim=True).indices
         arc = at.gather(0, first).squeeze(0)
         places = torch.arange(self.depth, device=states.device).view(-1, *[1] * states.dim())
         penalty = (self.backoffs[tried] * (places < first)).sum(dim=0)
