@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
     from bulk.entries import Entry
 
-Detail = Literal["text", "words", "tokens"]
-DETAILS: tuple[Detail, ...] = ("text", "words", "tokens")
+Detail = Literal["text", "words"]
+DETAILS: tuple[Detail, ...] = ("text", "words")
 
 # Null unless the language was identified.
 _OF_LANGUAGE = ("language", "language_probability")
-_OF_TOKENS = ("tokens", "frames", "durations", "token_confidence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,7 @@ def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str
         fields |= dict(zip(_OF_LANGUAGE, outcome.spoken or (None, None), strict=True))
     if detail == "text":
         return fields
-    transcript = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()
-    fields["words"] = None if transcript is None else transcript["words"]
-    if detail == "tokens":
-        return fields | {name: None if transcript is None else transcript[name] for name in _OF_TOKENS}
+    fields["words"] = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()["words"]
     for word in fields["words"] or ():
         del word["token_span"]
     return fields

@@ -38,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--detail",
         choices=DETAILS,
         default="words",
-        help="what a row holds: text alone; words with times and confidence (default); tokens as well",
+        help="what a row holds: text alone; words with times and confidence (default)",
     )
     parser.add_argument(
         "--shard-hours", type=positive, default=1.0, metavar="N", help="audio in a shard (default: %(default)g)"

@@ -41,19 +41,12 @@ def test_json_lines_come_back_as_they_were(outcomes, detail):
 def test_details_add_to_each_other():
     heard = Transcript("x", [7], [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))], [1])
 
-    text, words, tokens = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
+    text, words = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
 
     assert text == {"audio": "0.wav", "duration": 2.0, "text": "x"} | dict.fromkeys(
         ("error", "language", "language_probability")
     )
     assert words == text | {"words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5}]}
-    assert tokens == text | {
-        "words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5, "token_span": (0, 1)}],
-        "tokens": [7],
-        "frames": [1],
-        "durations": None,
-        "token_confidence": [0.5],
-    }
 
 
 def test_an_identified_language_is_in_the_row():

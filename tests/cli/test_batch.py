@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 
 import fsspec
-import numpy as np
 import pytest
-import soundfile
 
 import cli
 from tests.service.serving import wait_for
@@ -74,23 +72,6 @@ def test_a_folder_becomes_rows_and_a_bad_file_is_one_of_them(batch, archive, exp
     run = summary["run"]
     assert run["rtfx"] == pytest.approx(3600 * run["hours"] / run["seconds"])
     assert json.loads((out / "_job" / "summary.json").read_text()) == summary
-
-
-def test_long_recordings_are_cut_as_steno_transcribe_cuts_them(batch, golden, tmp_path, capsys):
-    voice, rate = soundfile.read(golden / "clips" / "rms-6s.wav")
-    pause = np.zeros(3 * rate)
-    soundfile.write(tmp_path / "long.wav", np.concatenate([voice, pause, voice, pause, voice]), rate)
-    options = ("--utterance-seconds", "8")
-
-    assert batch(tmp_path, tmp_path / "out", *options) == 0
-
-    (row,) = rows_in(tmp_path / "out")
-    capsys.readouterr()
-    model = str(golden / HYBRID / "model.nemo")
-    assert cli.main(["transcribe", "--model", model, "--format", "json", *options, str(tmp_path / "long.wav")]) == 0
-    transcribed = json.loads(capsys.readouterr().out)
-    assert (row["text"], row["duration"]) == (transcribed["text"], transcribed["duration"])
-    assert row["words"][-1]["start"] == transcribed["words"][-1]["start"] > 15
 
 
 def test_input_and_output_may_be_prefixes_of_an_object_store(batch, archive, expected, capsys):

@@ -16,7 +16,6 @@ import srt
 import cli
 from models.checkpoint import read_checkpoint
 from models.text.tokenizers import CharacterTokenizer
-from tests.audio.test_hostile_files import vorbis
 from tests.service.serving import wait_for
 
 HYBRID = "hybrid-tdt-ctc-bpe"
@@ -180,17 +179,6 @@ def test_a_bad_recording_is_named_and_the_others_still_go(transcribe, clips, tmp
     errors = captured.err.splitlines()
     assert errors[0].startswith(f"{page}: the file looks like text; supported: wav, flac, ")
     assert errors[1:] == [f"{tmp_path / 'none.wav'}: No such file or directory"]
-
-
-def test_a_file_that_crashes_its_decoders_is_named_and_the_others_still_go(transcribe, clips, tmp_path, capsys):
-    hostile = tmp_path / "hostile.ogg"
-    hostile.write_bytes(vorbis(1))
-
-    assert transcribe(clips[0], str(hostile), clips[1]) == 1
-
-    captured = capsys.readouterr()
-    assert [line.split("\t")[0] for line in captured.out.splitlines()] == clips[:2]
-    assert captured.err == f"{hostile}: the file cannot be decoded: the decoder crashed on it\n"
 
 
 def test_the_longest_audio_is_an_option(transcribe, clips, capsys):
