@@ -172,12 +172,32 @@ def test_a_small_model_has_an_engine_for_each_processor_unless_told_otherwise(ch
 
 
 @pytest.mark.slow
-def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--model {broken}", "broken.nemo"),
+        ("--language-model nowhere/none.ngrams", "steno serve: nowhere/none.ngrams: no such file"),
+        pytest.param(
+            "--model m={canary} --language-identifier i={canary}",
+            "EncDecSpeakerLabelModel, which language identifiers are",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("--model i={identifier}", "EncDecSpeakerLabelModel transcribes nothing", marks=pytest.mark.long),
+        pytest.param(
+            "--model m={canary} --language-identifier i=nowhere.nemo",
+            "the language identifier",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_used_ends_the_service_with_one_line(golden, tmp_path, flags, told):
     broken = tmp_path / "broken.nemo"
     broken.write_bytes(b"not an archive")
+    canary, identifier = (golden / name / "model.nemo" for name in ("canary-small", "identifier-statistics"))
+    given = flags.format(broken=broken, canary=canary, identifier=identifier).split()
 
     ended = subprocess.run(
-        [os.sys.executable, "-m", "cli", "serve", "--port", "0", "--log-format", "json", "--model", str(broken)],
+        [os.sys.executable, "-m", "cli", "serve", "--port", "0", "--log-format", "json", *given],
         capture_output=True,
         text=True,
     )
@@ -185,7 +205,7 @@ def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
     assert ended.returncode == 2
     said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     assert len(said) == 1
-    assert "broken.nemo" in said[0]
+    assert told in said[0]
     assert "Traceback" not in ended.stderr
 
 

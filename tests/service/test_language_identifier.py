@@ -1,8 +1,6 @@
 """`steno serve` with a Canary checkpoint and a language identifier: answers are those of the identified languages."""
 
 import concurrent.futures
-import subprocess
-import sys
 
 import pytest
 
@@ -49,27 +47,3 @@ def test_requests_at_once_are_each_answered_in_the_language_of_their_audio(servi
         assert (answer["languages"], answer["language_source"]) == ([{"code": language}], "audio")
         assert answer["language_probability"] == pytest.approx(probability, abs=1e-4)
     assert len({answer["language"] for answer in answers}) == 2
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (("canary-small", "canary-small"), "EncDecSpeakerLabelModel, which language identifiers are"),
-        (("identifier-statistics", None), "EncDecSpeakerLabelModel transcribes nothing"),
-        (("canary-small", "nowhere"), "the language identifier"),
-    ],
-    ids=["a model as identifier", "an identifier as model", "no such file"],
-)
-def test_a_checkpoint_in_the_wrong_place_ends_the_start_with_one_line(golden, flags, told):
-    model, identifier = flags
-    command = ["--port", "0", "--model", f"m={golden / model / 'model.nemo'}"]
-    if identifier:
-        command += ["--language-identifier", f"i={golden / identifier / 'model.nemo'}"]
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "cli", "serve", *command], capture_output=True, text=True, timeout=120, check=False
-    )
-
-    assert ended.returncode == 2
-    assert told in ended.stderr.splitlines()[-1]

@@ -36,12 +36,9 @@ def test_no_model_is_unloaded_for_one_that_would_have_no_room_even_then():
             load(service, "large", "hub/heavy")
         assert ready(service) == {"stub", "one"}
 
-        service.hold_engine()  # now that its size is known, it is not loaded again
-        try:
+        with service.held():  # now that its size is known, it is not loaded again
             with pytest.raises(ModelLoadError, match=f"take {2 * WEIGHT_BYTES} bytes, and {WEIGHT_BYTES} of"):
                 load(service, "large", "hub/heavy")
-        finally:
-            service.release_engine()
         assert ready(service) == {"stub", "one"}
 
 

@@ -13,13 +13,14 @@ from service.settings import Settings, SettingsError
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 KEY, OTHER = "sk-steno-one", "sk-steno-two"
+KEYS = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
+ALICE, BOB = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
 RECORDING = wav(tone(SAMPLE_RATE))
 
 
 @pytest.fixture(scope="module")
 def service():
-    keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
-    with serving(api_keys=keys) as served:
+    with serving(api_keys=KEYS) as served:
         yield served
 
 
@@ -57,16 +58,14 @@ def test_a_key_in_the_place_of_its_digest_is_refused_without_being_repeated():
 
 
 def test_requests_under_way_are_limited_by_key():
-    keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
-    alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
-    with serving(api_keys=keys, max_requests_per_key=2) as service, ThreadPoolExecutor() as pool:
+    with serving(api_keys=KEYS, max_requests_per_key=2) as service, ThreadPoolExecutor() as pool:
         service.hold_engine()
-        waiting = [pool.submit(service.post, **form(RECORDING), headers=alice) for _ in range(2)]
+        waiting = [pool.submit(service.post, **form(RECORDING), headers=ALICE) for _ in range(2)]
         wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 2)
 
-        third = service.post(**form(RECORDING), headers=alice)
-        others = pool.submit(service.post, **form(RECORDING), headers=bob)
-        models = service.client.get("/v1/models", headers=alice)
+        third = service.post(**form(RECORDING), headers=ALICE)
+        others = pool.submit(service.post, **form(RECORDING), headers=BOB)
+        models = service.client.get("/v1/models", headers=ALICE)
         service.release_engine()
 
         assert third.status_code == 429
@@ -75,7 +74,7 @@ def test_requests_under_way_are_limited_by_key():
         assert 1 <= int(third.headers["retry-after"]) <= 60
         assert models.status_code == 200
         assert [answer.result().status_code for answer in (*waiting, others)] == [200] * 3
-        assert service.post(**form(RECORDING), headers=alice).status_code == 200
+        assert service.post(**form(RECORDING), headers=ALICE).status_code == 200
         assert service.metric('steno_queue_rejected_total{reason="key"}') == 1
 
 
@@ -129,11 +128,9 @@ def test_a_limit_for_keys_without_keys_is_refused(limit):
 
 
 def test_requests_in_a_minute_are_counted_in_headers_and_refused_over_the_limit():
-    keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
-    alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
-    with serving(api_keys=keys, requests_per_minute_per_key=2) as service:
-        first, second, third = (service.post(**form(RECORDING), headers=alice) for _ in range(3))
-        other = service.post(**form(RECORDING), headers=bob)
+    with serving(api_keys=KEYS, requests_per_minute_per_key=2) as service:
+        first, second, third = (service.post(**form(RECORDING), headers=ALICE) for _ in range(3))
+        other = service.post(**form(RECORDING), headers=BOB)
 
         assert [answer.status_code for answer in (first, second, third, other)] == [200, 200, 429, 200]
         assert first.headers["x-ratelimit-limit-requests"] == "2"
@@ -148,12 +145,11 @@ def test_requests_in_a_minute_are_counted_in_headers_and_refused_over_the_limit(
 
 
 def test_audio_over_a_minutes_limit_is_transcribed_and_later_requests_wait():
-    alice = {"authorization": f"Bearer {KEY}"}
     long = wav(tone(5 * SAMPLE_RATE))
-    with serving(api_keys=f"alice:{digest(KEY)}", audio_seconds_per_minute_per_key=2) as service:
-        bad = service.post(**form(b"no audio"), headers=alice)
-        first = service.post(**form(long), headers=alice)
-        second = service.post(**form(long), headers=alice)
+    with serving(api_keys=KEYS, audio_seconds_per_minute_per_key=2) as service:
+        bad = service.post(**form(b"no audio"), headers=ALICE)
+        first = service.post(**form(long), headers=ALICE)
+        second = service.post(**form(long), headers=ALICE)
 
         assert (bad.status_code, bad.headers["x-ratelimit-remaining-audio-seconds"]) == (400, "2")
         assert (first.status_code, second.status_code) == (200, 429)
@@ -165,9 +161,8 @@ def test_audio_over_a_minutes_limit_is_transcribed_and_later_requests_wait():
 
 
 def test_what_fails_costs_no_audio():
-    alice = {"authorization": f"Bearer {KEY}"}
-    with serving(api_keys=f"alice:{digest(KEY)}", audio_seconds_per_minute_per_key=3) as service:
-        failed = service.post(**form(wav(tone(FAIL_SAMPLES))), headers=alice)
+    with serving(api_keys=KEYS, audio_seconds_per_minute_per_key=3) as service:
+        failed = service.post(**form(wav(tone(FAIL_SAMPLES))), headers=ALICE)
 
         assert (failed.status_code, failed.headers["x-ratelimit-remaining-audio-seconds"]) == (500, "3")
 
@@ -175,9 +170,9 @@ def test_what_fails_costs_no_audio():
 @pytest.mark.slow
 def test_openais_client_waits_for_retry_after_and_tries_again():
     url = "http://127.0.0.1:{}/v1"
-    with serving(api_keys=f"alice:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
+    with serving(api_keys=KEYS, max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
         service.hold_engine()
-        first = pool.submit(service.post, **form(RECORDING), headers={"authorization": f"Bearer {KEY}"})
+        first = pool.submit(service.post, **form(RECORDING), headers=ALICE)
         wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 1)
         with (
             openai.DefaultHttpxClient(trust_env=False) as http,

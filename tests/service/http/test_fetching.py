@@ -8,13 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
+from service.engine.stub import transcript
 from service.settings import Settings, SettingsError
-from tests.service.serving import form, listening, serving, tone, wait_for, wav
-
-SECOND = tone(SAMPLE_RATE)
-CLIP = wav(SECOND)
-PATH = "/v1/audio/transcriptions"
+from tests.service.http.test_bodies import CLIP, PATH, SECOND, error
+from tests.service.serving import form, listening, serving, wait_for
 
 
 class Store(http.server.BaseHTTPRequestHandler):
@@ -73,11 +70,6 @@ def serve(store, tmp_path_factory):
 
 def ask(served, url: object, **fields: object) -> httpx.Response:
     return served.client.post(PATH, json={"url": url, **fields})
-
-
-def error(answer: httpx.Response) -> tuple[int, str, str | None]:
-    fault = answer.json()["error"]
-    return answer.status_code, fault["code"], fault["param"]
 
 
 def test_a_recording_is_fetched_and_transcribed_as_if_it_were_sent(serve, store):

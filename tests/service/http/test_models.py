@@ -4,28 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
-from tests.service.serving import form, serving, tone, wav
-
-SECOND = tone(SAMPLE_RATE)
+from service.engine.stub import transcript
+from tests.service.http.test_demand import SECOND, ask, error, listed
+from tests.service.serving import serving
 
 
 @pytest.fixture
 def service():
     with serving(model=None, models="first.nemo,second=ctc.nemo") as served:
         yield served
-
-
-def ask(service, model: str, samples=SECOND, **fields: str):
-    return service.post(**form(wav(samples), model=model, **fields))
-
-
-def error(answer) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error"]["code"]
-
-
-def listed(service) -> list[str]:
-    return [card["id"] for card in service.client.get("/v1/models").json()["data"]]
 
 
 def test_each_request_is_answered_by_the_model_and_the_decoder_that_it_names(service):

@@ -59,6 +59,13 @@ def test_other_models_get_no_options():
     assert prompt_of(fields(response_format="vtt"), model(ModelInfo("stub", "none", "float32")), None) is DEFAULT_PROMPT
 
 
+def test_a_language_of_a_checkpoint_that_has_no_name_is_listed_by_its_code():
+    info = ModelInfo("stub", "none", "float32", decoders=["aed"], languages=["en", "sh"])
+
+    with pytest.raises(RequestError, match=r"it speaks 'en' \(english\), 'sh'\.$"):
+        model(info).check_language("de")
+
+
 def test_a_model_without_times_is_not_asked_for_them():
     assert prompt_of(fields(response_format="verbose_json"), WITHOUT_TIMES, "en") == Prompt("en")
 
