@@ -12,13 +12,7 @@ from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.loadable import Loadable
 from tests.asynchronous import asynchronous
 from tests.service.dispatch.fake_engine import READY
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.service.http.test_allowance import Clock
 
 
 class FakeResidency:

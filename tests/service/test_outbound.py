@@ -43,6 +43,11 @@ def receiver():
         yield server
 
 
+@pytest.fixture
+def port(receiver):
+    return receiver.server_port
+
+
 def at(*addresses: str):
     """Resolves every name to these addresses."""
     return lambda host, port: addresses
@@ -107,40 +112,31 @@ def test_other_spellings_of_this_machine_are_refused_by_what_the_system_makes_of
         post(f"https://{host}/", resolve=None)
 
 
-def test_a_named_origin_may_be_plain_and_private(receiver):
-    port = receiver.server_address[1]
-
+def test_a_named_origin_may_be_plain_and_private(receiver, port):
     answered = post(f"http://receiver:{port}/hook?a=b", f"http://receiver:{port}")
 
     assert answered == (200, b"words")
     assert receiver.received == [(f"receiver:{port}", b"words")]
 
 
-def test_the_host_of_an_address_of_ipv6_is_in_brackets(receiver):
-    port = receiver.server_address[1]
-
+def test_the_host_of_an_address_of_ipv6_is_in_brackets(receiver, port):
     post(f"http://[::1]:{port}/", f"http://[::1]:{port}")
 
     assert receiver.received == [(f"[::1]:{port}", b"words")]
 
 
-def test_a_named_origin_may_have_a_name_that_is_not_ascii(receiver):
-    port = receiver.server_address[1]
-
+def test_a_named_origin_may_have_a_name_that_is_not_ascii(port):
     assert post(f"http://bücher:{port}/", f"http://bücher:{port}") == (200, b"words")
 
 
-def test_a_named_origin_opens_no_other_port_scheme_or_host(receiver):
-    port = receiver.server_address[1]
+def test_a_named_origin_opens_no_other_port_scheme_or_host(receiver, port):
     for url in (f"http://receiver:{port + 1}/", f"https://receiver:{port + 1}/", f"http://other:{port}/"):
         with pytest.raises(ForbiddenUrlError):
             post(url, f"http://receiver:{port}")
     assert receiver.received == []
 
 
-def test_redirects_are_not_followed(receiver):
-    port = receiver.server_address[1]
-
+def test_redirects_are_not_followed(receiver, port):
     status, _ = post(f"http://receiver:{port}/elsewhere", f"http://receiver:{port}")
 
     assert status == 302
@@ -189,7 +185,7 @@ def test_invalid_entries_are_refused(entry):
 
 
 @asynchronous
-async def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_gave_them(receiver):
+async def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_gave_them(port):
     answered, looked_up = threading.Event(), []
 
     def resolve(host, port):
@@ -197,8 +193,6 @@ async def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_
         if host == "slow":
             answered.wait(60)
         return ["127.0.0.1"]
-
-    port = receiver.server_address[1]
 
     async def ask(host, client):
         async with outbound.request("POST", f"http://{host}:{port}/", content=b"", client=client) as response:

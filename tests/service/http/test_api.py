@@ -436,13 +436,6 @@ def test_a_body_that_stalls_or_arrives_too_slowly_is_ended(silence, whole, monke
     assert json.loads(answer[answer.index(b"{") :])["error"]["code"] == "request_timeout"
 
 
-def test_a_checkpoint_that_cannot_be_loaded_ends_the_server_with_its_reason():
-    with serving(wait_ready=False, model="unreadable") as service:
-        wait_for(lambda: bool(service.outcome))
-
-    assert "unreadable: not a checkpoint" in str(service.outcome[0])
-
-
 @pytest.mark.program("promtool")
 def test_promtool_finds_no_fault(service):
     import subprocess

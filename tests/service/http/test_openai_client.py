@@ -68,19 +68,14 @@ def test_verbose_json_has_typed_words_and_segments(client):
     assert answer.segments[0].tokens == HEARD.tokens
 
 
-def test_json_has_log_probabilities_when_asked(client):
-    answer = client.audio.transcriptions.create(model="whisper-1", file=recording(), include=["logprobs"])
+def test_json_and_a_stream_have_log_probabilities_when_asked(client):
+    asked = {"model": "whisper-1", "include": ["logprobs"]}
+    answer = client.audio.transcriptions.create(**asked, file=recording())
+    *deltas, done = client.audio.transcriptions.create(**asked, file=recording(), stream=True)
 
     assert "".join(entry.token for entry in answer.logprobs) == HEARD.text
     assert bytes(int(byte) for entry in answer.logprobs for byte in entry.bytes).decode() == HEARD.text
     assert all(entry.logprob < 0 for entry in answer.logprobs)
-
-
-def test_a_stream_has_log_probabilities_when_asked(client):
-    *deltas, done = client.audio.transcriptions.create(
-        model="whisper-1", file=recording(), include=["logprobs"], stream=True
-    )
-
     assert [entry.token for event in deltas for entry in event.logprobs] == [entry.token for entry in done.logprobs]
 
 
