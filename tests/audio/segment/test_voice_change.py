@@ -29,6 +29,10 @@ def test_each_change_of_voice_is_found_and_no_other(runs, seed):
     assert found == [index for index in range(1, len(voices)) if voices[index] != voices[index - 1]]
 
 
+def test_a_change_among_hundreds_of_runs_is_found():
+    assert voice_changes(runs_of([40] * 700, [0] * 200 + [1] * 500)) == [200]
+
+
 def test_a_word_is_too_short_to_be_another_voice():
     assert voice_changes(runs_of([100, 10], [0, 1])) == []
     assert voice_changes(runs_of([10, 0, 10], [0, 1, 2])) == []
