@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.segment.level import audible
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
 from bulk.errors import JobError
 from bulk.parallel import ParallelTranscriber
@@ -227,6 +226,8 @@ class _Languages:
 
 def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
     """Yield the parts of each channel."""
+    from audio.segment.level import audible
+
     for file in decoded:
         if isinstance(file, Failed):
             yield file

@@ -1,6 +1,7 @@
 """The batches of each bucket are as large as fits, or as long as that makes them faster."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,8 +106,8 @@ def test_the_command_takes_real_steps_and_its_rows_make_a_recipe(tmp_path, capsy
     rows = [int(number) for number in out[-1].split("[")[1].split("]")[0].split(",")]
     assert len(rows) == 2
     recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": rows})
-    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, "cpu")
+    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, torch.device("cpu"))
     assert [most for _, _, most in run.sampler.buckets] == rows
     recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": [1]})
     with pytest.raises(RecipeError, match=r"batches\.rows has 1 numbers; there are 2 buckets"):
-        Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, "cpu")
+        Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, torch.device("cpu"))
