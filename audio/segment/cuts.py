@@ -12,6 +12,7 @@ from audio.samples import Samples
 from audio.segment.level import Level
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
+from audio.segment.voice_change import bands_of
 
 SpeechProbabilities = NDArray[np.float32]  # of each frame of ``FRAME_SECONDS``
 
@@ -33,8 +34,8 @@ def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> I
     together they hold all speech; a recording without speech has none.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
-    for probabilities, bands in _scored(recording, detector):
-        yield CutBlock(_in_samples(segmenter.push(probabilities, bands), recording), probabilities)
+    for probabilities, frames in _scored(recording, detector):
+        yield CutBlock(_in_samples(segmenter.push(probabilities, bands_of(frames)), recording), probabilities)
     yield CutBlock(_in_samples(segmenter.finish(), recording), np.empty(0, np.float32))
 
 

@@ -1,4 +1,4 @@
-"""The probability of speech in each 32 ms of audio, by Silero's network, and their spectrum, block by block."""
+"""The probability of speech in each 32 ms of audio, by Silero's network, block by block."""
 
 from pathlib import Path
 
@@ -17,20 +17,6 @@ _NETWORK = Path(__file__).with_name("silero") / "network.onnx"
 _MOST_FRAMES = 128  # of a call, because the intermediate results of more do not fit a core's cache
 _CONTEXT_SAMPLES = 64  # of the frame before, which the network gets too
 _STATE = (1, 1, 128)
-_WINDOW = np.hanning(FRAME_SAMPLES).astype(np.float32)
-_SILENCE = 1e-6  # energy of a band without sound
-
-
-def _filters() -> NDArray[np.float32]:
-    """Return the weights of frequencies in 20 bands, equally wide in mel, of 100 to 7,000 Hz [bands, frequencies]."""
-    mel = 2595 * np.log10(1 + np.fft.rfftfreq(FRAME_SAMPLES, 1 / RATE) / 700)
-    first, last = 2595 * np.log10(1 + np.array([100, 7_000]) / 700)
-    centres, width = np.linspace(first, last, 22)[1:-1, None], (last - first) / 21
-    weights: NDArray[np.float32] = np.maximum(0, 1 - np.abs(mel - centres) / width).astype(np.float32)
-    return weights
-
-
-_FILTERS = _filters()
 
 
 class SpeechDetector:
@@ -64,8 +50,7 @@ class SpeechStream:
         """Take the next samples, mono at 16 kHz, and run the network on the frames that are complete.
 
         Returns:
-            The probability of speech in each frame [frames], and the logarithm of its energy in each band [frames,
-            bands].
+            The probability of speech in each frame [frames], and these frames [frames, 512 samples].
         """
         samples = np.concatenate((self._rest, samples))
         whole = len(samples) // FRAME_SAMPLES * FRAME_SAMPLES
@@ -79,13 +64,12 @@ class SpeechStream:
 
     def _score(self, frames: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         if not len(frames):
-            return np.empty(0, np.float32), np.empty((0, len(_FILTERS)), np.float32)
+            return np.empty(0, np.float32), frames
         contexts = np.vstack((self._context, frames[:-1, -_CONTEXT_SAMPLES:]))
         self._context = frames[-1, -_CONTEXT_SAMPLES:]
         inputs = np.hstack((contexts, frames))
         probabilities = [self._run(inputs[at : at + _MOST_FRAMES]) for at in range(0, len(inputs), _MOST_FRAMES)]
-        powers = np.square(np.abs(np.fft.rfft(frames * _WINDOW))).astype(np.float32)
-        return np.concatenate(probabilities), np.log(powers @ _FILTERS.T + _SILENCE)
+        return np.concatenate(probabilities), frames
 
     def _run(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         probabilities: NDArray[np.float32]

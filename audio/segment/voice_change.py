@@ -10,11 +10,36 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from audio.samples import Samples
+from audio.segment.voice_activity import FRAME_SAMPLES, RATE
+
 _MOST_RUNS = 256  # that are compared with each other: an hour in one piece may have thousands, made to change each time
 _LEAST_FRAMES = 32  # on each side: fewer say nothing about a distribution
 # What two distributions must gain, in nats for each band. Chosen with joined clips of LibriSpeech.
 _GAIN = 36.0
 _FLOOR = 0.01  # of variances, in nats squared
+_WINDOW = np.hanning(FRAME_SAMPLES).astype(np.float32)
+_SILENCE = 1e-6  # energy of a band without sound
+
+
+def _filters() -> NDArray[np.float32]:
+    """Return the weights of frequencies in 20 bands, equally wide in mel, of 100 to 7,000 Hz [bands, frequencies]."""
+    mel = 2595 * np.log10(1 + np.fft.rfftfreq(FRAME_SAMPLES, 1 / RATE) / 700)
+    first, last = 2595 * np.log10(1 + np.array([100, 7_000]) / 700)
+    centres, width = np.linspace(first, last, 22)[1:-1, None], (last - first) / 21
+    weights: NDArray[np.float32] = np.maximum(0, 1 - np.abs(mel - centres) / width).astype(np.float32)
+    return weights
+
+
+_FILTERS = _filters()
+
+
+def bands_of(frames: Samples) -> NDArray[np.float32]:
+    """Return the logarithm of the energy of frames [frames, 512 samples] in each band [frames, bands]."""
+    powers = np.square(np.abs(np.fft.rfft(frames * _WINDOW))).astype(np.float32)
+    # No matrix product, whose threads would spin beside the event loop for milliseconds after each.
+    bands: NDArray[np.float32] = np.log(np.einsum("tf,bf->tb", powers, _FILTERS) + _SILENCE)
+    return bands
 
 
 def voice_changes(runs: Sequence[NDArray[np.float32]]) -> list[int]:
@@ -35,7 +60,7 @@ def voice_changes(runs: Sequence[NDArray[np.float32]]) -> list[int]:
 def _clearest_change(runs: Sequence[NDArray[np.float32]]) -> int | None:
     frames = np.cumsum([len(run) for run in runs])[:, None, None]
     sums = np.cumsum([run.sum(axis=0, dtype=np.float64) for run in runs], axis=0)
-    products = np.cumsum([(wide := run.astype(np.float64)).T @ wide for run in runs], axis=0)
+    products = np.cumsum([np.einsum("ti,tj->ij", wide := run.astype(np.float64), wide) for run in runs], axis=0)
     before, after = frames[:-1], frames[-1] - frames[:-1]
     enough = np.flatnonzero(np.minimum(before, after) >= _LEAST_FRAMES)
     if not len(enough):

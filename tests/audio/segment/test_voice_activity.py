@@ -16,6 +16,7 @@ from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.segment.level import Level
 from audio.segment.voice_activity import FRAME_SAMPLES, RATE, SpeechDetector
+from audio.segment.voice_change import bands_of
 from tests.audio.sound_files import encoded
 
 
@@ -38,8 +39,8 @@ def judged(detector, samples, sizes=()):
         answers.append(stream.push(samples[done : done + size]))
         done = min(done + size, len(samples))
     answers.append(stream.finish())
-    probabilities, bands = zip(*answers, strict=True)
-    return np.concatenate(probabilities), np.concatenate(bands)
+    probabilities, frames = zip(*answers, strict=True)
+    return np.concatenate(probabilities), bands_of(np.concatenate(frames))
 
 
 def test_a_voice_is_speech_and_silence_and_noise_are_not(detector, clip):

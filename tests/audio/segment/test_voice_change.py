@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.segment.voice_activity import SpeechDetector
-from audio.segment.voice_change import voice_changes
+from audio.segment.voice_change import bands_of, voice_changes
 
 
 def runs_of(lengths, voices, seed=0):
@@ -41,8 +41,8 @@ def test_a_word_is_too_short_to_be_another_voice():
 def test_two_people_are_two_voices_and_each_is_one(golden):
     def speech(name):
         samples, _ = soundfile.read(golden / "clips" / f"{name}.wav", dtype="float32")
-        probabilities, bands = SpeechDetector().stream().push(samples)
-        return bands[probabilities > 0.5]
+        probabilities, frames = SpeechDetector().stream().push(samples)
+        return bands_of(frames)[probabilities > 0.5]
 
     one, other = speech("awb-4s"), speech("rms-6s")
 
