@@ -54,7 +54,7 @@ class RawFormat:
 def quick_pcm(file: BinaryIO, rate: int) -> Pcm | None:
     """Return the samples of a WAV file that decode at this ``rate`` in less time than a thread takes to get the file.
 
-    None for any other file. It is read from anywhere afterwards.
+    None for any other file, whose position is then anywhere.
     """
     is_small = file.seek(0, SEEK_END) <= _QUICK_BYTES
     file.seek(0)

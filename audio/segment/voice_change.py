@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from audio.samples import Samples
 from audio.segment.voice_activity import FRAME_SAMPLES, RATE
 
-_MOST_RUNS = 256  # that are compared with each other: an hour in one piece may have thousands, made to change each time
+# More runs are halved first: an hour in one piece may have thousands, and each change that is found searches the rest.
+_MOST_RUNS = 256
 _LEAST_FRAMES = 32  # on each side: fewer say nothing about a distribution
 # What two distributions must gain, in nats for each band. Chosen with joined clips of LibriSpeech.
 _GAIN = 36.0
