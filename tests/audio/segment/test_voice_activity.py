@@ -99,7 +99,7 @@ def test_pytorch_is_not_loaded_to_find_speech():
     )
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
 
-    assert {"torch", "silero_vad"}.isdisjoint(loaded)
+    assert "torch" not in loaded
 
 
 def test_the_detector_sends_no_telemetry_and_leaves_no_file(tmp_path):
