@@ -236,9 +236,9 @@ class ChildProcess:
 
     def _message(self, deadline: float) -> tuple[Kind, list[tuple[int, int]], bytes]:
         received = self._receive(deadline)
-        while len(received) < HEADER.size or len(received) < length(received):
+        while len(received) < HEADER.size or (left := length(received) - len(received)) > 0:
             received += self._receive(deadline)
-        if len(received) != length(received):
+        if left:
             raise ValueError("two messages at once")
         return read_message(received)
 

@@ -7,7 +7,6 @@ the other, and what the file is. Where the ring is full before, it says what is 
 
 import struct
 from collections.abc import Sequence
-from dataclasses import astuple
 from enum import IntEnum
 
 from audio.errors import AudioError, AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
@@ -46,7 +45,7 @@ class Kind(IntEnum):
 def request(container: str, wanted: Wanted) -> bytes:
     """Return the request for a file of this container, one of `SUPPORTED`."""
     head = SUPPORTED.index(container), wanted.by_channel, wanted.track or 0, wanted.rate
-    return _REQUEST.pack(*head, *astuple(wanted.limits))
+    return _REQUEST.pack(*head, wanted.limits.max_seconds, wanted.limits.min_seconds)
 
 
 def read_request(message: bytes) -> tuple[str, Wanted]:

@@ -98,7 +98,7 @@ def decode_as(container: str, sink: Sink, file: BinaryIO, wanted: Wanted, room: 
     if place is not None and (recordings := flacs_behind(file, max(place, after_id3(file) + 1))):
         return _joined(recordings, container, sink, file, wanted, origin)
     is_cut = header is not None and (header.is_cut or header.is_followed)  # libsndfile reads these without an error
-    return replace(origin, truncated=origin.truncated or is_cut)
+    return replace(origin, truncated=True) if is_cut else origin
 
 
 def _joined(

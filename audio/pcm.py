@@ -58,14 +58,15 @@ def quick_pcm(file: BinaryIO, rate: int) -> Pcm | None:
     """
     is_small = file.seek(0, SEEK_END) <= _QUICK_BYTES
     file.seek(0)
-    pcm = read_header(file).pcm if is_small and file.read(4) == b"RIFF" else None
-    return pcm if pcm and pcm.rate == rate and not pcm.is_followed else None
+    header = read_header(file) if is_small and file.read(4) == b"RIFF" else None
+    return header.pcm if header and header.pcm and header.pcm.rate == rate and not header.is_followed else None
 
 
 class PcmSource:
     """The samples of a WAV file that is as long as its header says, or of one without; an ``audio.source.Source``."""
 
     track = tracks = 1
+    ended_early = False
 
     def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits, *, big_endian: bool = False) -> None:
         check_form(pcm.channels, pcm.rate)
@@ -77,7 +78,6 @@ class PcmSource:
         self.rate = pcm.rate
         self.frames = 0
         self.broken = False
-        self.ended_early = pcm.is_followed
 
     @classmethod
     def raw(cls, file: BinaryIO, form: RawFormat, limits: AudioLimits) -> Self:

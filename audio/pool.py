@@ -6,10 +6,10 @@ something else, such as a lack of memory, so a file fails only after a second ch
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
@@ -88,22 +88,19 @@ class DecodePool:
         if raw is not None:
             return drain(PcmSource.raw(file, raw, wanted.limits), sink, RAW, wanted)
         container = container_of(file)
-        pcm = read_header(file).pcm if container == "wav" else None
-        if pcm and not (pcm.is_followed and len(begins(file, container)) > 1):
-            return drain(PcmSource(file, pcm, wanted.limits), sink, container, wanted)
+        header = read_header(file) if container == "wav" else None
+        if header and header.pcm and not (header.is_followed and len(begins(file, container)) > 1):
+            origin = drain(PcmSource(file, header.pcm, wanted.limits), sink, container, wanted)
+            return replace(origin, truncated=header.is_followed)
         self._fatal_files.check(file)
         resumed = _Resumed(sink)
-
-        def decode(child: ChildProcess) -> Origin:
-            return child.decode_into(resumed, file, container, wanted)
-
         try:
             try:
-                return self._in_child(decode, is_new=False)
+                return self._in_child(resumed, file, container, wanted, is_new=False)
             except ChildDiedError:
                 self._on_loss()
             resumed.begin_again()
-            return self._in_child(decode, is_new=True)
+            return self._in_child(resumed, file, container, wanted, is_new=True)
         except ChildDiedError as death:
             self._on_loss()
             raise self._noted(file, 2, DecoderCrashedError(f"the file cannot be decoded: {death}")) from None
@@ -121,14 +118,12 @@ class DecodePool:
         """End all children. Files that they are decoding fail."""
         with self._changed:
             self._is_closed = True
-            idle, busy = tuple(self._idle), self._children.difference(self._idle)
-            self._idle.clear()
+            for child in self._children:
+                child.kill()
+            while self._idle:
+                self._dismiss(self._idle.pop())
             self._changed.notify_all()
-        for child in busy:
-            child.kill()
-        for child in idle:
-            self._end(child)
-        self._background.shutdown(cancel_futures=False)
+        self._background.shutdown()
 
     def _noted(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> Exception:
         if self._is_closed:
@@ -136,22 +131,17 @@ class DecodePool:
         self._fatal_files.note(file, losses, error)
         return error
 
-    def _in_child(self, decode: Callable[[ChildProcess], Origin], *, is_new: bool) -> Origin:
+    def _in_child(self, sink: Sink, file: BinaryIO, container: str, wanted: Wanted, *, is_new: bool) -> Origin:
         for attempt in range(_STARTS):
             try:
-                with self._child(is_new=is_new or attempt > 0) as child:
-                    return decode(child)
+                child = self._take(is_new=is_new or attempt > 0)
+                try:
+                    return child.decode_into(sink, file, container, wanted)
+                finally:
+                    self._give_back(child)
             except ChildStartError as error:
                 failure = error
         raise NoChildError(str(failure)) from failure
-
-    @contextmanager
-    def _child(self, *, is_new: bool) -> Iterator[ChildProcess]:
-        child = self._take(is_new=is_new)
-        try:
-            yield child
-        finally:
-            self._give_back(child)
 
     def _take(self, *, is_new: bool) -> ChildProcess:
         """Return an idle child, or a new one, when there is room for it."""
@@ -224,9 +214,8 @@ class DecodePool:
             if keep:
                 self._idle.append(child)
                 self._changed.notify_all()
-                return
-            if self._is_closed:
-                self._end(child)
+            elif self._is_closed:
+                child.close()
             else:
                 self._dismiss(child)
                 if self._keeps_spare and not self._idle:
@@ -239,20 +228,14 @@ class DecodePool:
         self._changed.notify_all()
         self._background.submit(child.close)
 
-    def _end(self, child: ChildProcess) -> None:
-        child.close()
-        with self._changed:
-            self._children.discard(child)
-            self._changed.notify_all()
-
 
 class _Resumed:
     """When a file is decoded again, passes on only the samples that were not passed on the first time."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._passed: Counter[int] = Counter()  # bytes, by channel
-        self._seen: Counter[int] = Counter()
+        self._passed: defaultdict[int, int] = defaultdict(int)  # bytes, by channel
+        self._seen: defaultdict[int, int] = defaultdict(int)
 
     def begin_again(self) -> None:
         """Start over at the first byte."""

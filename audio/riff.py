@@ -1,7 +1,7 @@
 """Headers of WAV files: the codec, and whether the sizes are correct."""
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import SEEK_END
 from typing import BinaryIO, Literal
 
@@ -14,17 +14,12 @@ _MOST_CHUNKS = 100  # that are read; real files have one to ten before the sampl
 
 @dataclass(frozen=True, slots=True)
 class Pcm:
-    """Complete little-endian 16-bit PCM in a WAV file: ``frames`` samples of each channel, from the byte ``start`` on.
-
-    Attributes:
-        is_followed: whether something else than chunks comes behind them: another file, or more samples.
-    """
+    """Whole little-endian 16-bit PCM in a WAV file: ``frames`` samples of each channel, from the byte ``start`` on."""
 
     channels: int
     rate: int
     start: int
     frames: int
-    is_followed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +64,6 @@ def read_header(file: BinaryIO) -> WavHeader:
                 and name == b"data"
                 and _is_followed(file, start + length + length % 2, size, order)
             )
-            if pcm and follows:
-                pcm = replace(pcm, is_followed=True)
             return WavHeader(_codec(fmt, order), is_cut, hides, pcm, follows)
         if name == b"fmt ":
             fmt = file.read(min(length, _FORMAT_BYTES))

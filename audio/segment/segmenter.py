@@ -27,8 +27,13 @@ MIN_UTTERANCE_SECONDS = 2.0
 
 # Speech ends only when the probability is this much below the threshold, because words have weak ends.
 _HYSTERESIS = 0.15
-# Voices change in a pause of this many seconds or more; shorter ones are within words.
+# The rest are seconds. Voices change in a pause of this length; shorter ones are within words.
 _TURN = 0.1
+# A segment of this length has enough context, so a shorter pause than the rule's is enough to end it.
+_SETTLED, _SETTLED_PAUSE = 12.0, 0.5
+# A segment that would be too long is cut in a pause of this length without sharing anything; where there is none, it
+# shares audio with the next.
+_SAFE_PAUSE, _SHARED = 0.5, 2.0
 
 
 class Segment(NamedTuple):
@@ -49,10 +54,6 @@ class SegmentRule:
         before: audio that a segment has before its speech.
         after: audio that a segment has after its speech; at most the pause.
         threshold: probability from which a frame is speech.
-        settled: a segment of this length has enough context, so ``settled_pause`` is enough to end it.
-        settled_pause: silence that ends a settled segment.
-        safe_pause: a segment that would be too long is cut in a pause of this length without sharing anything.
-        shared: audio that two segments share around a cut in a shorter pause, or in none.
     """
 
     longest: float
@@ -60,10 +61,6 @@ class SegmentRule:
     before: float = 0.4
     after: float = 0.4
     threshold: float = 0.35
-    settled: float = 12.0
-    settled_pause: float = 0.5
-    safe_pause: float = 0.5
-    shared: float = 2.0
 
 
 class Segmenter:
@@ -78,14 +75,14 @@ class Segmenter:
             raise ValueError(f"segments of at most {rule.longest:g} s are too short for frames of {frame_seconds:g} s")
         # A pause and what surrounds speech must leave room for speech.
         self._pause = min(max(round(rule.pause / frame_seconds), 1), self._longest // 2)
-        self._settled = round(rule.settled / frame_seconds)
-        self._settled_pause = min(max(round(rule.settled_pause / frame_seconds), 1), self._pause)
+        self._settled = round(_SETTLED / frame_seconds)
+        self._settled_pause = min(max(round(_SETTLED_PAUSE / frame_seconds), 1), self._pause)
         self._before = min(round(rule.before / frame_seconds), self._longest // 4)
         self._after = min(round(rule.after / frame_seconds), self._pause)
-        self._safe_pause = round(rule.safe_pause / frame_seconds)
+        self._safe_pause = round(_SAFE_PAUSE / frame_seconds)
         self._turn = max(round(_TURN / frame_seconds), 1)
         # Shared frames on each side of a cut; at most an eighth of the longest segment.
-        self._share = min(round(rule.shared / frame_seconds / 2), self._longest // 8)
+        self._share = min(round(_SHARED / frame_seconds / 2), self._longest // 8)
         self._threshold = rule.threshold
         self._hysteresis = min(_HYSTERESIS, rule.threshold / 2)
         self._frame = 0  # number of the next frame
