@@ -21,7 +21,7 @@ from audio.limits import AudioLimits, check_form
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, Wanted, drain
 from audio.packets import PacketSource, check_same_channels, tracks_of
-from audio.pcm import RAW, PcmSource, RawFormat
+from audio.pcm import PcmSource
 from audio.piece import Piece
 from audio.reader import suits_libsndfile
 from audio.samples import Samples
@@ -44,10 +44,8 @@ class Audio(Origin):
     samples: Samples = field(kw_only=True)
 
 
-def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
+def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
     """Decode a seekable file from its start, up to where it ends early or is damaged, at ``rate`` samples a second.
-
-    A file of 16-bit PCM without a header needs its format.
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
@@ -57,13 +55,13 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | N
     """
     samples = bytearray()
     try:
-        origin = decode_into(lambda block, _: samples.extend(block), file, Wanted(rate, limits), raw)
+        origin = decode_into(lambda block, _: samples.extend(block), file, Wanted(rate, limits))
     except MemoryError:
         raise InvalidAudioError("decoding the file takes more memory than there is") from None
     return Audio(samples=np.frombuffer(samples, dtype=np.float32), **asdict(origin))  # not copied
 
 
-def decode_into(sink: Sink, file: BinaryIO, wanted: Wanted, raw: RawFormat | None = None) -> Origin:
+def decode_into(sink: Sink, file: BinaryIO, wanted: Wanted) -> Origin:
     """Decode as ``decode`` does, but pass the samples to ``sink`` block by block.
 
     Raises:
@@ -76,8 +74,6 @@ def decode_into(sink: Sink, file: BinaryIO, wanted: Wanted, raw: RawFormat | Non
         check_numbers(np.frombuffer(samples, np.float32))
         sink(samples, channel)
 
-    if raw is not None:
-        return drain(PcmSource.raw(file, raw, wanted.limits), sink, RAW, wanted)
     return decode_as(container_of(file), checked, file, wanted)
 
 

@@ -90,10 +90,8 @@ def read_only(file: BinaryIO) -> Iterator[int]:
 @contextmanager
 def descriptor_of(file: BinaryIO) -> Iterator[int]:
     """Yield a descriptor at the start of ``file`` or of a copy. The position of ``file`` is undefined afterwards."""
-    size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    is_spooled = isinstance(file, tempfile.SpooledTemporaryFile) and size <= _BYTES_COPIED
-    if not is_spooled and (descriptor := _descriptor_behind(file)) is not None:
+    if (descriptor := _descriptor_behind(file)) is not None:
         os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
         return

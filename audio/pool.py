@@ -101,12 +101,14 @@ class DecodePool:
                 self._on_loss()
             resumed.begin_again()
             return self._in_child(resumed, file, container, wanted, is_new=True)
-        except ChildDiedError as death:
-            self._on_loss()
-            raise self._noted(file, 2, DecoderCrashedError(f"the file cannot be decoded: {death}")) from None
         except ChildLostError as loss:
             self._on_loss()
-            raise self._noted(file, 1, InvalidAudioError(f"the file cannot be decoded: {loss}")) from None
+            if self._is_closed:
+                raise NoChildError("the pool is closed") from None
+            is_second = isinstance(loss, ChildDiedError)
+            error = (DecoderCrashedError if is_second else InvalidAudioError)(f"the file cannot be decoded: {loss}")
+            self._fatal_files.note(file, 1 + is_second, error)
+            raise error from None
 
     def prepare(self) -> None:
         """Start the spare child, if there is none."""
@@ -124,12 +126,6 @@ class DecodePool:
                 self._dismiss(self._idle.pop())
             self._changed.notify_all()
         self._background.shutdown()
-
-    def _noted(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> Exception:
-        if self._is_closed:
-            return NoChildError("the pool is closed")
-        self._fatal_files.note(file, losses, error)
-        return error
 
     def _in_child(self, sink: Sink, file: BinaryIO, container: str, wanted: Wanted, *, is_new: bool) -> Origin:
         for attempt in range(_STARTS):

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from audio.errors import AudioError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from audio.channels import Channels
     from audio.recording import Recording
     from audio.samples import Samples
-    from models import LanguageIdentifier, Transcriber, Transcript
+    from models import Transcriber, Transcript
     from transcripts.spoken_language import Spoken
 
 # On a GPU the most that the service's may have: large ones keep it busy, and no client waits for one.
@@ -56,6 +55,7 @@ class Options:
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
             and longer ones into utterances of the length that suits the model.
         threads: threads that decode and cut, each one file at a time.
+        by_channel: whether each channel is transcribed by itself; else they are mixed.
     """
 
     decoder: str | None = None
@@ -65,6 +65,7 @@ class Options:
     limits: AudioLimits = field(default_factory=AudioLimits)
     utterance_seconds: float | None = None
     threads: int = 4
+    by_channel: bool = False
 
     @property
     def whole_seconds(self) -> float:
@@ -116,31 +117,22 @@ class _Decoded:
 
 
 def transcribe_files(model: Transcriber, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
-    """Yield the outcome of each file, by path or URL, in the order given; several channels are mixed to their mean.
-
-    The locations are iterated in a thread. A few batches of files, or of their parts, are held in memory, and as many
-    more, which are gathered meanwhile.
-
-    Raises:
-        JobError: if no decoding process can be started, or the model does not work in the dtype chosen for it.
-    """
-    for outcome in _outcomes(model, locations, options, by_channel=False):
+    """Yield the outcome of each file, whose channels are mixed; see ``transcribe_channels``."""
+    for outcome in transcribe_channels(model, locations, options):
         yield outcome if isinstance(outcome, Failed) else outcome[0]
 
 
 def transcribe_channels(
     model: Transcriber, locations: Iterable[str], options: Options
 ) -> Iterator[Sequence[Transcribed] | Failed]:
-    """Yield the outcomes of the channels of each file, transcribed one by one; see ``transcribe_files``.
+    """Yield the outcomes of the channels of each file, by path or URL, in the order given; one, if they are mixed.
 
-    A silent channel has an empty transcript, and costs nothing.
+    A silent one of several has an empty transcript, and costs nothing. The locations are iterated in a thread. A few
+    batches of files, or of their parts, are held in memory, and as many more, which are gathered meanwhile.
+
+    Raises:
+        JobError: if no decoding process can be started, or the model does not work in the dtype chosen for it.
     """
-    return _outcomes(model, locations, options, by_channel=True)
-
-
-def _outcomes(
-    model: Transcriber, locations: Iterable[str], options: Options, *, by_channel: bool
-) -> Iterator[Sequence[Transcribed] | Failed]:
     from transcripts.joining import Joiner, joined, shifted
 
     joiner = Joiner()  # of the current channel, like its parts so far
@@ -148,23 +140,20 @@ def _outcomes(
     channels: list[Transcribed] = []  # the channels so far of the current file
     is_on_cpu = model.device.type == "cpu"
     batch_seconds = options.batch_seconds or (CPU_BATCH_SECONDS if is_on_cpu else GPU_BATCH_SECONDS)
-    languages = _Languages.of_model(model, options)
+    languages = _Languages(model, options)
     at_a_time = (_CPU_BATCHES_AT_A_TIME if is_on_cpu else _GPU_BATCHES_AT_A_TIME) * batch_seconds
     with (
         ThreadPoolExecutor(1) as thread,
         _Decoders(options.threads) as decoders,
         ParallelTranscriber(model, options.decoder, options.prompt, batch_seconds) as transcribed,
     ):
-        parts = _parts(_decoded(model, locations, options, decoders, by_channel=by_channel))
+        parts = _parts(_decoded(model, locations, options, decoders))
         chunks = _chunks(parts, at_a_time * model.sample_rate)
         for chunk in _ahead(chunks, thread):
             parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
-            spoken: Sequence[str | None] = [options.prompt.language] * len(parts_of_chunk)
-            wholes: Iterable[Spoken | None] = repeat(None)
-            if languages:
-                spoken, wholes = languages.of(parts_of_chunk)
+            spoken, wholes = languages.of(parts_of_chunk)
             transcripts = transcribed([part.samples for part in parts_of_chunk], spoken)
-            answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
+            answers = zip(transcripts, wholes, strict=True)
             for part in chunk:
                 if isinstance(part, Failed):
                     yield part
@@ -189,25 +178,19 @@ def _ahead(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
 
 
 class _Languages:
-    """Decides on the languages of parts, channel by channel."""
+    """Decides on the languages of parts, channel by channel; takes that of the prompt, if it names one."""
 
-    def __init__(self, identifier: LanguageIdentifier, rate: int, possible: Sequence[str], options: Options) -> None:
-        self._identifier = identifier
-        self._rate = rate  # of the parts
-        self._possible = possible
+    def __init__(self, model: Transcriber, options: Options) -> None:
+        self._identifier = model.language_identifier if options.prompt.language is None else None
+        self._rate = model.sample_rate  # of the parts
+        self._possible = possible_languages(options.languages or model.languages or (), options.prompt.target_language)
         self._options = options
         self._decision = self._new()
 
-    @classmethod
-    def of_model(cls, model: Transcriber, options: Options) -> _Languages | None:
-        """Return what decides; None if the prompt names the language, or nothing could identify it."""
-        if model.language_identifier is None or options.prompt.language is not None:
-            return None
-        possible = possible_languages(options.languages or model.languages or (), options.prompt.target_language)
-        return cls(model.language_identifier, model.sample_rate, possible, options)
-
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
-        """Return the language of each part, and that of its channel so far; None where there was no audio."""
+        """Return the language of each part, and that of its channel so far; None where nothing identifies it."""
+        if self._identifier is None:
+            return [self._options.prompt.language] * len(parts), [None] * len(parts)
         batch_seconds = self._options.batch_seconds or CPU_BATCH_SECONDS  # on a GPU too: it hears 30 s of each
         found = self._identifier.identify([part.samples for part in parts], batch_seconds, self._rate)
         languages: list[str | None] = []
@@ -271,11 +254,11 @@ class _Decoders:
 
 
 def _decoded(
-    model: Transcriber, locations: Iterable[str], options: Options, decoders: _Decoders, *, by_channel: bool
+    model: Transcriber, locations: Iterable[str], options: Options, decoders: _Decoders
 ) -> Iterator[_Decoded | Failed]:
     """Yield decoded files in order, while threads decode and cut the next few."""
     pending: deque[Future[_Decoded | Failed]] = deque()
-    decode = partial(_decode, model, decoders, options, by_channel=by_channel)
+    decode = partial(_decode, model, decoders, options)
     try:
         for location in locations:
             pending.append(decoders.threads.submit(decode, location))
@@ -291,9 +274,7 @@ def _decoded(
                 left_over.channels.close()
 
 
-def _decode(
-    model: Transcriber, decoders: _Decoders, options: Options, location: str, *, by_channel: bool
-) -> _Decoded | Failed:
+def _decode(model: Transcriber, decoders: _Decoders, options: Options, location: str) -> _Decoded | Failed:
     from audio.channels import Channels
     from audio.origin import Wanted
     from audio.pool import NoChildError
@@ -303,9 +284,8 @@ def _decode(
         channels = unless_decoded.enter_context(Channels(model.sample_rate, options.whole_seconds))
         try:
             with fetched(location) as file:
-                decoders.pool.decode_into(
-                    channels.append, file, Wanted(model.sample_rate, options.limits, by_channel=by_channel)
-                )
+                wanted = Wanted(model.sample_rate, options.limits, options.by_channel)
+                decoders.pool.decode_into(channels.append, file, wanted)
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:
@@ -314,7 +294,7 @@ def _decode(
             raise JobError(str(error)) from error
         utterances = []
         for number, recording in enumerate(channels):
-            if by_channel and channels.is_silent(number):
+            if options.by_channel and channels.is_silent(number):
                 utterances.append([_NO_SPEECH])
             elif recording.seconds <= options.whole_seconds:
                 utterances.append([Segment(0, len(recording))])

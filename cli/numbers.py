@@ -7,17 +7,12 @@ from collections.abc import Callable
 
 def positive(text: str) -> float:
     """Read a finite number above 0."""
-    number = _number(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
-    return number
-
-
-def share(text: str) -> float:
-    """Read a number from 0 to 1."""
-    number = _number(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
     return number
 
 
@@ -37,10 +32,3 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
         return number
 
     return read
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -30,34 +30,31 @@ def formats(text: str) -> list[Format]:
     return [FORMATS[FORMATS.index(one)] for one in wanted]
 
 
-def result(outcome: Transcribed | Sequence[Transcribed]) -> Transcription:
-    """Return what was transcribed in a file, or in each of its channels, which are counted from 1."""
-    from bulk.file_transcripts import Transcribed
+def _result(outcome: Sequence[Transcribed], *, has_numbers: bool) -> Transcription:
     from transcripts.transcription import Channel, Language, Part, Transcription
 
-    is_one = isinstance(outcome, Transcribed)
     channels = [
         Channel(
-            None if is_one else number,
+            number if has_numbers else None,
             one.seconds,
             one.transcript,
             [Part(one.transcript, 0.0, one.seconds)] if one.transcript.text else [],
             Language(code=one.spoken.language, probability=one.spoken.probability) if one.spoken else Language(),
         )
-        for number, one in enumerate([outcome] if isinstance(outcome, Transcribed) else outcome, 1)
+        for number, one in enumerate(outcome, 1)
     ]
     return Transcription(channels[0].seconds, channels)
 
 
-def render(name: str, outcome: Transcribed | Sequence[Transcribed], wanted: Format, size: CueSize) -> str:
-    """Return the transcript of a recording, or of its channels, in a format, without a newline at its end.
+def render(name: str, outcome: Sequence[Transcribed], wanted: Format, size: CueSize, *, has_numbers: bool) -> str:
+    """Return the transcript of a recording in a format, without a newline at its end.
 
-    ``json`` is one line. Segments and subtitles are those of the service.
+    ``json`` is one line. Segments and subtitles are those of the service. Channels may have numbers, from 1.
     """
     from transcripts.json_formats import as_line
     from transcripts.text_formats import as_subtitles, as_table, as_text
 
-    found = result(outcome)
+    found = _result(outcome, has_numbers=has_numbers)
     if wanted == "json":
         return json.dumps(as_line(name, found), ensure_ascii=False)
     if wanted == "txt":

@@ -5,17 +5,18 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bulk.file_transcripts import Failed, Transcribed, transcribe_channels, transcribe_files
+from bulk.file_transcripts import Failed, Transcribed, transcribe_channels
 from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.numbers import whole
 from cli.recordings import Recording, recordings, transcript_paths
 from cli.renderings import FORMATS, TIMED, Format, formats, render
 
-Outcome = Transcribed | Sequence[Transcribed]
-"""A transcript, or with `--multichannel` that of each channel."""
+Outcome = Sequence[Transcribed]
+"""The transcript of each channel; of one, without `--multichannel`."""
 Take = Callable[[Recording, Outcome], str | None]
 """Writes a transcript, or returns the text to print."""
 
@@ -73,7 +74,7 @@ def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: 
     from transcripts.subtitles import CueSize
 
     size = CueSize.of(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
-    return render(one.name, outcome, wanted, size)
+    return render(one.name, outcome, wanted, size, has_numbers=args.multichannel)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -145,8 +146,8 @@ def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take
     """Transcribe in full batches, with a progress bar on a terminal; return how many files failed."""
     from tqdm import tqdm
 
-    transcripts = transcribe_channels if args.multichannel else transcribe_files
-    outcomes = transcripts(open_model(args), [one.location for one in found], transcription_options(args))
+    options = replace(transcription_options(args), by_channel=args.multichannel)
+    outcomes = transcribe_channels(open_model(args), [one.location for one in found], options)
     failures = 0
     with tqdm(zip(found, outcomes, strict=True), total=len(found), unit="file", disable=None) as progress:
         for one, outcome in progress:

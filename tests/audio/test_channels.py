@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from audio.channels import Channels
-from audio.decode import decode, decode_into
+from audio.decode import decode
 from audio.errors import UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.origin import Wanted
@@ -27,7 +27,8 @@ def sides(samples: int, channels: int) -> np.ndarray:
 
 def channels_of(data: bytes, rate: int = 16_000, raw: RawFormat | None = None) -> list[np.ndarray]:
     with Channels(rate, seconds_in_memory=2.0) as channels:
-        decode_into(channels.append, io.BytesIO(data), Wanted(rate, by_channel=True), raw)
+        with DecodePool() as pool:
+            pool.decode_into(channels.append, io.BytesIO(data), Wanted(rate, by_channel=True), raw)
         return [one.read(0, len(one)).copy() for one in channels]
 
 

@@ -26,15 +26,6 @@ def test_a_descriptor_reads_the_file_from_its_start(make, size):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_file_spooled_in_memory_does_not_move_to_the_disk(tmp_path, monkeypatch):
-    with tempfile.SpooledTemporaryFile(MIB) as file:
-        file.write(bytes(MIB))
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "that is not there"))
-
-        with descriptor_of(file) as descriptor:
-            assert os.fstat(descriptor).st_size == MIB
-
-
 def test_a_file_on_disk_is_not_copied():
     with tempfile.TemporaryFile() as file:
         file.write(bytes(2 * MIB))

@@ -49,18 +49,6 @@ def test_the_samples_are_those_of_libsndfile(channels, frames, before, after):
     assert (audio.channels, audio.seconds, audio.truncated) == (channels, frames / 16_000, False)
 
 
-def test_a_file_that_is_shorter_than_it_says_is_not_read_by_numpy():
-    data = encoded(np.zeros(1000), 16_000)
-
-    assert read_header(io.BytesIO(data)).pcm.frames == 1000
-    assert read_header(io.BytesIO(data[:-1])).pcm is None
-
-
-def test_other_samples_than_16_bit_pcm_are_not_read_by_numpy():
-    for codec in ("PCM_24", "PCM_U8", "FLOAT", "ULAW", "IMA_ADPCM"):
-        assert read_header(io.BytesIO(encoded(np.zeros(1000), 16_000, "WAV", codec))).pcm is None
-
-
 @pytest.mark.parametrize(
     ("data", "quick"),
     [

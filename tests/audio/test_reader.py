@@ -82,34 +82,6 @@ def test_joined_vorbis_is_for_ffmpeg_which_reads_all_of_it():
     assert audio.seconds == pytest.approx(2, abs=0.02)
 
 
-def wav_that_says(size, samples=1000):
-    data = bytearray(encoded(np.zeros(samples), 16000))
-    data[40:44] = size.to_bytes(4, "little")
-    return bytes(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "hides"),
-    [
-        (wav_that_says(0), True),
-        (wav_that_says(2000), False),
-        (wav_that_says(0xFFFFFFFF), False),
-        (wav_that_says(0, samples=0), False),
-    ],
-)
-def test_a_wav_that_says_zero_bytes_hides_samples_if_some_follow(data, hides):
-    assert read_header(io.BytesIO(data)).hides_samples is hides
-
-
-def test_a_wav_header_is_read_past_other_chunks():
-    data = encoded(np.zeros(100), 16000)
-    padded = data[:12] + b"LIST\x03\0\0\0abc\0" + data[12:36] + data[36:40] + bytes(4) + data[44:]
-
-    header = read_header(io.BytesIO(padded))
-
-    assert (header.codec, header.hides_samples) == (1, True)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([b"", b"RIFF\0\0\0\0WAVE", b"RIFX\0\0\0\0WAVEfmt ", b"ID3", b"ID3\x04\0\x10", b"OggS"]), st.binary()

@@ -34,6 +34,7 @@ class LengthModel:
     seconds_per_frame: float = 0.04
     piece_seconds: float | None = None
     language_identifier: None = None
+    languages: None = None
     device: torch.device = CPU
     given: list[float] = field(default_factory=list)
 

@@ -62,7 +62,7 @@ class LengthModel:
     sample_rate = 8000
     seconds_per_frame = 0.04
     piece_seconds = None
-    language_identifier = None
+    language_identifier = languages = None
     device = torch.device("cpu")
 
     def transcribe(self, pcm, *, decoder, batch_seconds, **prompt):

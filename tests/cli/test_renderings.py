@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import cli.transcribe
-from bulk.file_transcripts import Transcribed
+from bulk.file_transcripts import Options, Transcribed
 from cli.transcribe import FORMATS
 from transcripts.spoken_language import Spoken
 from transcripts.transcript import Transcript, Word
@@ -48,11 +48,10 @@ DIGESTS = {
     ("name", "wanted", "characters"), list(itertools.product(("one", "sides"), FORMATS, (None, 16)))
 )
 def test_formats_are_as_they_were(name, wanted, characters, monkeypatch, capsys):
-    outcome = ONE if name == "one" else SIDES
+    outcome = [ONE] if name == "one" else SIDES
     monkeypatch.setattr(cli.transcribe, "open_model", lambda args: None)
-    monkeypatch.setattr(cli.transcribe, "transcription_options", lambda args: None)
-    for transcripts in ("transcribe_files", "transcribe_channels"):
-        monkeypatch.setattr(cli.transcribe, transcripts, lambda model, locations, options: iter([outcome]))
+    monkeypatch.setattr(cli.transcribe, "transcription_options", lambda args: Options())
+    monkeypatch.setattr(cli.transcribe, "transcribe_channels", lambda model, locations, options: iter([outcome]))
     flags = ["--multichannel"] if name == "sides" else []
     if wanted in ("srt", "vtt") and characters:
         flags += ["--subtitle-characters", str(characters)]
