@@ -26,6 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         description="Serve a model over HTTP. Every flag is also a STENO_ environment variable; "
         "STENO_WEBHOOK_SECRET has no flag.",
         argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,  # --models would be --models-on-demand
     )
     parser.add_argument("--webhook-secret", nargs="?", action=_Secret, help=argparse.SUPPRESS)
     for name, field in Settings.model_fields.items():

@@ -88,15 +88,11 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    model: str | None = Field(
-        default=None,
-        description="Checkpoint to serve: a .nemo file, a folder that transformers wrote, a name on the hub "
-        "(owner/name or owner/name@revision), or bundled: the one that ships with Steno, which is the default. "
-        "ID=CHECKPOINT gives it another id.",
-    )
-    models: Annotated[tuple[str, ...], NoDecode] = Field(
+    model: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Several checkpoints instead of one, comma-separated; model_aliases are names of the first.",
+        description="Checkpoints to serve, comma-separated: a .nemo file, a folder that transformers wrote, a name on "
+        "the hub (owner/name or owner/name@revision), or bundled: the one that ships with Steno, which is the default. "
+        "ID=CHECKPOINT gives another id.",
     )
     models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -354,8 +350,6 @@ class Settings(BaseSettings):
         for name in (name for name in type(self).model_fields if name.endswith("_per_key")):
             if getattr(self, name) is not None and self.is_open:
                 raise ValueError(f"{name} needs api_keys: without keys there are no callers to limit")
-        if self.model is not None and self.models:
-            raise ValueError("model and models are both set; models takes all of them")
         entries = [model_entry(entry) for entry in self._entries]
         ids = [model for model, _ in entries]
         if self.identifier is not None:
@@ -403,7 +397,7 @@ class Settings(BaseSettings):
 
     @property
     def _entries(self) -> tuple[str, ...]:
-        return self.models or (self.model or "bundled",)
+        return self.model or ("bundled",)
 
     @property
     def is_open(self) -> bool:

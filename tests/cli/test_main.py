@@ -120,6 +120,13 @@ def test_a_secret_is_no_flag_of_serve(flag, capsys):
     assert flag[-1] not in error.splitlines()[-1]
 
 
+def test_no_flag_of_serve_stands_for_another_that_begins_like_it(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--models", "a.nemo,b.nemo"])
+
+    assert "unrecognized arguments: --models" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_quietly(golden):
     script = "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"

@@ -43,7 +43,7 @@ MAY_BE_NULL = {"confidence"}
 @pytest.fixture(scope="module")
 def service(golden, tmp_path_factory):
     entries = ",".join(f"{family}={golden / family / 'model.nemo'}" for family in FAMILIES)
-    with steno_serve(tmp_path_factory.mktemp("families") / "log", "--models", entries) as served:
+    with steno_serve(tmp_path_factory.mktemp("families") / "log", "--model", entries) as served:
         yield served
 
 

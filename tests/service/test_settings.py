@@ -33,7 +33,7 @@ def test_variables_that_kubernetes_injects_for_services_named_steno_are_ignored(
     settings = Settings.read()
 
     assert settings.port == 8000
-    assert settings.model == "m.nemo"
+    assert settings.model == ("m.nemo",)
 
 
 def test_a_variable_sets_and_a_flag_wins(monkeypatch):
@@ -155,8 +155,7 @@ def test_a_folders_id_is_its_name_even_where_the_hub_could_have_it(tmp_path, mon
 
 
 def test_several_models_are_comma_separated_and_may_have_ids(monkeypatch):
-    monkeypatch.delenv("STENO_MODEL")
-    monkeypatch.setenv("STENO_MODELS", "bundled, canary=/a/b.nemo,nvidia/x@main, acme/small=./x=1.nemo, /c/y=2.nemo")
+    monkeypatch.setenv("STENO_MODEL", "bundled, canary=/a/b.nemo,nvidia/x@main, acme/small=./x=1.nemo, /c/y=2.nemo")
 
     assert Settings.read().checkpoints == {
         "steno-bundled": "bundled",
@@ -170,16 +169,13 @@ def test_several_models_are_comma_separated_and_may_have_ids(monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "fault"),
     [
-        ({"models": "a/x.nemo,b/x.nemo"}, "two models are called 'x'"),
-        ({"models": "x.nemo,x=bundled"}, "two models are called 'x'"),
-        ({"model": "x.nemo", "models": "y.nemo"}, "model and models are both set"),
-        ({"models": "x.nemo,y.nemo", "languages": "en"}, "languages is for a single model"),
+        ({"model": "a/x.nemo,b/x.nemo"}, "two models are called 'x'"),
+        ({"model": "x.nemo,x=bundled"}, "two models are called 'x'"),
+        ({"model": "x.nemo,y.nemo", "languages": "en"}, "languages is for a single model"),
         ({"model": "/"}, "names no checkpoint"),
     ],
 )
-def test_models_with_ids_that_no_request_can_name_are_refused(flags, fault, monkeypatch):
-    monkeypatch.delenv("STENO_MODEL")
-
+def test_models_with_ids_that_no_request_can_name_are_refused(flags, fault):
     with pytest.raises(SettingsError, match=fault):
         Settings.read(flags)
 

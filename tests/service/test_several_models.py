@@ -27,7 +27,7 @@ def models(checkpoints):
 @pytest.fixture(scope="module")
 def service(checkpoints, tmp_path_factory):
     entries = ",".join(f"{name}={path}" for name, path in checkpoints.items())
-    with steno_serve(tmp_path_factory.mktemp("several") / "log", "--models", entries) as served:
+    with steno_serve(tmp_path_factory.mktemp("several") / "log", "--model", entries) as served:
         yield served
 
 

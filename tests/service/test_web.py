@@ -161,7 +161,7 @@ def test_the_languages_and_decoders_of_the_model_are_offered(browser, clip):
         "return ['language', 'target', 'decoder'].map((id) => document.getElementById(id))"
         ".map((select) => select.closest('.row').hidden ? null : [...select.options].map((one) => one.text))"
     )
-    with serving(model=None, models="plain.nemo,second=polyglot-ctc.nemo") as service:
+    with serving(model="plain.nemo,second=polyglot-ctc.nemo") as service:
         visit(browser, service)
         browser.click("#options summary")
         wait_for(lambda: browser.run("return document.getElementById('model').options.length") == 2)
@@ -228,8 +228,8 @@ def offered_models(browser):
 
 
 def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
-    on_demand = {"models_on_demand": "rare=hub/polyglot", "models": "plain.nemo,endless"}
-    with serving(model=None, wait_ready=False, **on_demand) as service:
+    on_demand = {"models_on_demand": "rare=hub/polyglot", "model": "plain.nemo,endless"}
+    with serving(wait_ready=False, **on_demand) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"].get("plain") == "ready")
         browser.open(f"http://127.0.0.1:{service.server.port}/")
 
@@ -253,8 +253,8 @@ LOSE_A_LIST = (
 
 
 def test_a_lost_list_of_models_changes_nothing_and_is_asked_for_again(browser):
-    models = {"models": "first.nemo,second.nemo,endless"}
-    with serving(model=None, wait_ready=False, **models) as service:
+    models = {"model": "first.nemo,second.nemo,endless"}
+    with serving(wait_ready=False, **models) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"].get("second") == "ready")
         browser.open(f"http://127.0.0.1:{service.server.port}/")
         before = offered_models(browser)

@@ -8,7 +8,7 @@ def cards(service) -> dict:
 
 
 def test_a_card_lists_the_models_abilities():
-    with serving(model=None, models="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
+    with serving(model="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
         listed = cards(service)
         one = service.client.get("/v1/models/second").json()
 

@@ -11,7 +11,7 @@ from tests.service.serving import serving
 
 @pytest.fixture
 def service():
-    with serving(model=None, models="first.nemo,second=ctc.nemo") as served:
+    with serving(model="first.nemo,second=ctc.nemo") as served:
         yield served
 
 

@@ -15,7 +15,7 @@ GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 
 @pytest.fixture(scope="module")
 def service():
-    with serving(model=None, models="polyglot.nemo,unknown.nemo,tagged.nemo,scripted.nemo") as served:
+    with serving(model="polyglot.nemo,unknown.nemo,tagged.nemo,scripted.nemo") as served:
         yield served
 
 

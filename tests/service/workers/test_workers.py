@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 LONGEST = 5.0
 # One that need not know the language, and one that has to be told.
-MODELS = {"model": None, "models": ("stub.nemo", "prompted.nemo"), "language_identifier": "finder.nemo"}
+MODELS = {"model": ("stub.nemo", "prompted.nemo"), "language_identifier": "finder.nemo"}
 
 
 @pytest.fixture(scope="module")
