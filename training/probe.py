@@ -42,20 +42,17 @@ Measure = Callable[[Bucket, int], Measured | None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The batch size found for a bucket of some clips, and the cost of a step with it.
+    """The batch size found for a bucket of some clips, the recipe's, and the cost of a step with each.
 
-    Beside these are the cost with the batch size of the longest bucket (``fixed``) and with the recipe's (``given``),
-    None if it does not fit, and these sizes.
+    ``given`` is None if the recipe's does not fit.
     """
 
     bucket: Bucket
     clips: int
     rows: int
     step: Measured
-    fixed: Measured | None
-    given: Measured | None
-    fixed_rows: int
     given_rows: int
+    given: Measured | None
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
@@ -93,7 +90,6 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
         MemoryError: if a single clip of a bucket does not fit.
     """
     found: list[Found] = []
-    fixed_rows = 0
     for bucket, clips, given_rows in reversed(buckets):
         step = cache(partial(measure, bucket))
         most = max(1, clips)
@@ -104,8 +100,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
         best = step(rows) if rows else None
         if best is None:
             raise MemoryError(f"a clip of {bucket.seconds:.1f} s with {bucket.labels} labels")
-        fixed_rows = fixed_rows or rows
-        found.append(Found(bucket, clips, rows, best, step(fixed_rows), step(given_rows), fixed_rows, given_rows))
+        found.append(Found(bucket, clips, rows, best, given_rows, step(given_rows)))
     return found[::-1]
 
 
@@ -127,12 +122,10 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
             f"{1000 * one.step.seconds:5.0f} ms {memory:>8}"
         )
     own = _epoch((one.clips, one.rows, one.step) for one in found)
-    fixed = _epoch((one.clips, one.fixed_rows, one.fixed) for one in found)
     given = _epoch((one.clips, one.given_rows, one.given) for one in found)
     assert own, "what was found fits"
-    for name, other in (("one batch size, that of the longest bucket", fixed), ("the recipe's batches", given)):
-        faster = f"an epoch is {other / own:.2f} x as fast as with {name}" if other else f"{name}: does not fit"
-        lines.append(faster)
+    name = "the recipe's batches"
+    lines.append(f"an epoch is {given / own:.2f} x as fast as with {name}" if given else f"{name}: does not fit")
     if given is not None and given <= own:
         return [*lines, "keep the recipe's batches: the others are no faster"]
     if optimizer:

@@ -1,14 +1,11 @@
 """`steno train run`: train a model as a recipe says."""
 
 import argparse
-import dataclasses
 import os
 import shutil
 import signal
-import statistics
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
 from cli.model_options import Subparsers, torch_device
-from cli.numbers import positive, whole
+from cli.numbers import positive
 
 if TYPE_CHECKING:
     import torch
@@ -51,18 +48,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--minutes",
         type=positive,
         metavar="N",
-        help="stop after N minutes, with --seeds of all runs; --resume continues",
+        help="stop after N minutes; --resume continues",
     )
     parser.add_argument(
         "--export", metavar="FILE", help="write the weights with the lowest WER on dev, or else the last, at the end"
-    )
-    parser.add_argument(
-        "--seeds",
-        metavar="N",
-        nargs="+",
-        type=whole(0, 2**31),  # as a recipe's seed
-        help="train once with each seed, in DIR/seed-N, and print best, mean and standard deviation of WER on "
-        "dev; --export writes the best",
     )
     parser.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard too, DIR/tensorboard")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -92,23 +81,9 @@ def run(args: argparse.Namespace) -> int:
         check_loggers(recipe.loggers, tensorboard=args.tensorboard)
         folder, device = Path(args.out), local_device(device)
         with process_group(device) as ranks:
-            if not args.seeds:
-                export = Path(args.export) if args.export else None
-                return _train(args, recipe, folder, device, ranks, export, args.minutes) or 0
-            if not recipe.dev:
-                raise CommandError("--seeds compares WER on dev; the recipe names no dev")
-            began = time.monotonic()
-            for seed in args.seeds:
-                own = dataclasses.replace(recipe, seed=seed)
-                left = args.minutes and args.minutes - (time.monotonic() - began) / 60
-                stopped = _train(args, own, _of_seed(folder, seed), device, ranks, None, left)
-                if stopped is not None:
-                    return stopped
-            if ranks.is_first:
-                _compare(folder, args.seeds, Path(args.export) if args.export else None)
+            return _train(args, recipe, folder, device, ranks)
     except RecipeError as error:
         raise CommandError(_with_line(error, args.recipe)) from error
-    return 0
 
 
 def _with_line(error: "RecipeError", recipe: str) -> str:
@@ -122,16 +97,8 @@ def _with_line(error: "RecipeError", recipe: str) -> str:
     return f"{path}{f', line {line}' if line else ''}: {error}"
 
 
-def _train(
-    args: argparse.Namespace,
-    recipe: "Recipe",
-    folder: Path,
-    device: "torch.device",
-    ranks: "Ranks",
-    export: Path | None,
-    minutes: float | None,
-) -> int | None:
-    """Take the steps of one run; return None if it is over, and the exit status if it was stopped."""
+def _train(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torch.device", ranks: "Ranks") -> int:
+    """Take the steps of a run, and export it; return the exit status."""
     from training.lock import locked
     from training.loggers import open_loggers
     from training.loop import train
@@ -156,7 +123,7 @@ def _train(
                 training,
                 word_errors=word_errors,
                 report=report,
-                minutes=minutes,
+                minutes=args.minutes,
                 stops=lambda: bool(signals),
                 loggers=loggers,
             )
@@ -164,9 +131,9 @@ def _train(
             report(f"stopped at step {training.step}; its state is saved, --resume continues")
         if signals:
             return 128 + signals[0]
-        if export and ranks.is_first:
-            _export(training, folder, export)
-    return None if is_over else 0
+        if args.export and ranks.is_first:
+            _export(training, folder, Path(args.export))
+    return 0
 
 
 def _export(training: "Run", folder: Path, export: Path) -> None:
@@ -181,28 +148,6 @@ def _export(training: "Run", folder: Path, export: Path) -> None:
     shutil.copyfile(folder / BEST, export)
     lowest = f"with the lowest WER on dev, {100 * best.rate:.2f} %" + ": training did not lower it" * (best.step == 0)
     _report(f"{export}: the averaged weights of step {best.step}, {lowest}")
-
-
-def _of_seed(folder: Path, seed: int) -> Path:
-    return folder / f"seed-{seed}"
-
-
-def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
-    """Print the lowest WER on dev of runs that differ in their seed, and export the best."""
-    from training.journal import BEST, best_of
-
-    bests = {seed: best_of(_of_seed(folder, seed) / "log.jsonl") for seed in seeds}
-    measured = {seed: 100 * lowest.rate for seed, lowest in bests.items() if lowest is not None}
-    if not measured:
-        raise CommandError(f"no run of {folder} was measured on dev yet")
-    for seed, rate in measured.items():
-        _report(f"seed {seed}: lowest WER on dev {rate:.2f} %")
-    best = min(measured, key=measured.__getitem__)
-    deviation = f", standard deviation {statistics.stdev(measured.values()):.2f}" if len(measured) > 1 else ""
-    _report(f"best {measured[best]:.2f} % (seed {best}), mean {statistics.fmean(measured.values()):.2f}{deviation}")
-    if export:
-        shutil.copyfile(_of_seed(folder, best) / BEST, export)
-        _report(f"{export}: the averaged weights of seed {best} with the lowest WER")
 
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:

@@ -288,36 +288,6 @@ def test_a_state_that_is_damaged_is_one_line(recipe, capsys):
     assert err.count("\n") == 1
 
 
-def test_seeds_are_trained_one_by_one_and_the_best_is_exported(recipe, capsys):
-    assert run(recipe, "--seeds", "4", "5", "--tensorboard", "--export", str(recipe / "best.nemo")) == 0
-
-    out = capsys.readouterr().out.splitlines()
-    lowest = {}
-    for seed in (4, 5):
-        log = [json.loads(line) for line in (recipe / "out" / f"seed-{seed}" / "log.jsonl").read_text().splitlines()]
-        lowest[seed] = 100 * min(line["wer"]["all"] for line in log if "wer" in line)
-        assert f"seed {seed}: lowest WER on dev {lowest[seed]:.2f} %" in out
-        assert list((recipe / "out" / f"seed-{seed}" / "tensorboard").iterdir())
-    best = min(lowest, key=lowest.get)
-    assert out[-2].startswith(f"best {lowest[best]:.2f} % (seed {best}), mean {sum(lowest.values()) / 2:.2f}, standard")
-    assert (recipe / "best.nemo").read_bytes() == (recipe / "out" / f"seed-{best}" / "best.nemo").read_bytes()
-
-
-def test_minutes_are_those_of_all_seeds_which_are_compared_when_the_last_is_over(recipe, capsys):
-    seeds = ["--seeds", "4", "5", "--export", str(recipe / "best.nemo")]
-
-    assert run(recipe, *seeds, "--minutes", "1e-9") == 0
-
-    out = capsys.readouterr().out
-    assert out.count("stopped at step 0; its state is saved, --resume continues") == 1
-    assert "best " not in out
-    assert not (recipe / "best.nemo").exists()
-    assert not (recipe / "out" / "seed-5").exists()
-    assert run(recipe, *seeds, "--resume", "--minutes", "5") == 0
-    assert "best " in capsys.readouterr().out
-    assert (recipe / "best.nemo").exists()
-
-
 def test_a_run_that_ends_because_its_wer_does_not_fall_was_not_stopped(recipe, capsys):
     recipe_file(recipe, steps=9, dev={"manifest": "manifest.jsonl", "every": 1, "patience": 1})
     path = recipe / "recipe.yaml"
@@ -328,21 +298,6 @@ def test_a_run_that_ends_because_its_wer_does_not_fall_was_not_stopped(recipe, c
     out = capsys.readouterr().out
     assert "WER has not fallen for 1 measurements" in out
     assert "stopped at" not in out
-
-
-def test_seeds_need_something_to_be_compared_on(recipe, capsys):
-    recipe_file(recipe, steps=4)
-
-    assert run(recipe, "--seeds", "1", "2") == 2
-
-    assert "the recipe names no dev" in capsys.readouterr().err
-
-
-def test_a_seed_that_no_recipe_may_have_is_refused(recipe, capsys):
-    with pytest.raises(SystemExit):
-        run(recipe, "--seeds", "1", "-1")
-
-    assert "-1 is not a whole number from 0 to 2147483648" in capsys.readouterr().err
 
 
 def test_a_fault_of_a_recipe_is_reported_with_its_file_and_line(recipe, capsys):
