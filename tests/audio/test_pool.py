@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from audio.child_process import ChildLostError, ChildProcess, Confinement
-from audio.child_protocol import HEADER, RING_BYTES, Kind, message, packed_origin
+from audio.child_protocol import HEADER, Kind, message, packed_origin
 from audio.decode import Audio, decode
 from audio.errors import (
     AudioTooLongError,
@@ -163,38 +163,6 @@ def test_a_refusal_comes_through_and_the_child_stays(pool, children, losses, dat
 
 
 # Losses
-
-
-class Murder:
-    """Takes samples, and kills the child that sends them, `times` times."""
-
-    def __init__(self, children, times):
-        self.children, self.times = children, times
-        self.samples = bytearray()
-        self.seen = set()
-
-    def __call__(self, samples, channel):
-        self.samples += samples
-        if len(self.seen) < self.times and (alive := self.children() - self.seen):
-            (child,) = alive
-            self.seen.add(child)
-            end(child)
-
-
-LONG_WEBM = media(noise(48000).repeat(150), 48000, "webm", "libopus")  # more than the ring holds
-
-
-def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, children, losses):
-    murder = Murder(children, times=1)
-
-    origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), Wanted(16000))
-
-    whole = decode(io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
-    assert origin.seconds == whole.seconds
-    np.testing.assert_array_equal(np.frombuffer(murder.samples, dtype=np.float32), whole.samples)
-    assert len(murder.samples) > RING_BYTES
-    assert len(losses) == 1
-    assert not murder.seen & children()
 
 
 def test_children_that_die_while_they_start_are_replaced(pool, losses, monkeypatch):
