@@ -146,16 +146,18 @@ class PacketSource:
             UnsupportedFormatError: if a later frame's channels or sample rate are outside the limits, or ``mix`` keeps
                 channels apart and their number changes.
         """
-        timed = map(self._check_channels, self._blocks) if mix is every_channel else self._blocks
-        for rate, part in groupby(timed, key=itemgetter(0)):
-            for block in resampled(_mixed(map(itemgetter(1), part), rate, mix), rate, self.rate):
+        for rate, part in groupby(self._blocks, key=itemgetter(0)):
+            for block in resampled(self._mixed(map(itemgetter(1), part), rate, mix), rate, self.rate):
                 self.frames += len(block)
                 self._limits.check_decoded(self.frames, self.rate, self.channels)
                 yield block
 
-    def _check_channels(self, timed: _Timed) -> _Timed:
-        check_same_channels(self.channels, timed[1].shape[1])
-        return timed
+    def _mixed(self, samples: Iterable[Samples], rate: int, mix: Mix) -> Iterator[Samples]:
+        """Yield samples mixed in blocks, because mixing frames of 20 ms one by one takes as long as decoding them."""
+        for channels, alike in groupby(samples, key=lambda block: block.shape[1]):
+            if mix is every_channel:
+                check_same_channels(self.channels, channels)
+            yield from map(mix, _joined(alike, rate))
 
     def _timed(self, frames: Iterable[AudioFrame], clock: float | None) -> Iterator[_Timed]:
         """Yield the frames' samples, and silence where the container's clock has a hole.
@@ -286,12 +288,6 @@ def _samples(frame: AudioFrame) -> Samples:
     offset = full_scale if kind == "u1" else 0.0
     scaled: Samples = (block.astype(np.float32) - np.float32(offset)) / np.float32(full_scale)
     return scaled
-
-
-def _mixed(samples: Iterable[Samples], rate: int, mix: Mix) -> Iterator[Samples]:
-    """Yield samples mixed in blocks, because mixing frames of 20 ms one by one takes as long as decoding them."""
-    for _, alike in groupby(samples, key=lambda block: block.shape[1]):
-        yield from map(mix, _joined(alike, rate))
 
 
 def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:

@@ -6,8 +6,9 @@ import json
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from bulk.errors import JobError
 from bulk.storage import absolute, file_system, is_url, reading, store_errors
@@ -96,7 +97,9 @@ def _is_recording(name: str) -> bool:
 
 def _of_manifest(source: str) -> Iterator[Entry]:
     with reading(source) as lines:
-        for number, line in _lines(lines):
+        for number, line in enumerate(iter(partial(lines.readline, _LONGEST_LINE), b""), 1):
+            if not line.strip():
+                continue
             try:
                 fields = json.loads(line)
                 if not isinstance(fields, dict):
@@ -109,14 +112,6 @@ def _of_manifest(source: str) -> Iterator[Entry]:
                 raise JobError(f"{source}, line {number}: {reason}") from error
             except (ValueError, OverflowError, RecursionError) as error:
                 raise JobError(f"{source}, line {number}: {error}") from error
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(_LONGEST_LINE):
-        number += 1
-        if line.strip():
-            yield number, line
 
 
 def _entry(manifest: str, fields: dict[str, Any]) -> Entry:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 Detail = Literal["text", "words"]
 DETAILS: tuple[Detail, ...] = ("text", "words")
 
-# Null unless the language was identified.
-_OF_LANGUAGE = ("language", "language_probability")
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -43,17 +40,17 @@ class Tally:
 
 def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str, Any]:
     """Return the row of a recording, with the field names of `steno transcribe --format json`."""
+    names = ("audio", "duration", "text", "error", "language", "language_probability", "words")
+    fields: dict[str, Any] = dict.fromkeys(names if detail == "words" else names[:-1]) | {"audio": entry.audio}
     if isinstance(outcome, Failed):
-        fields: dict[str, Any] = {"audio": entry.audio, "duration": None, "text": None, "error": outcome.error}
-        fields |= dict.fromkeys(_OF_LANGUAGE)
-    else:
-        fields = {"audio": entry.audio, "duration": outcome.seconds, "text": outcome.transcript.text, "error": None}
-        fields |= dict(zip(_OF_LANGUAGE, outcome.spoken or (None, None), strict=True))
-    if detail == "text":
-        return fields
-    fields["words"] = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()["words"]
-    for word in fields["words"] or ():
-        del word["token_span"]
+        return fields | {"error": outcome.error}
+    fields |= {"duration": outcome.seconds, "text": outcome.transcript.text}
+    if outcome.spoken:
+        fields |= {"language": outcome.spoken.language, "language_probability": outcome.spoken.probability}
+    if detail == "words":
+        fields["words"] = outcome.transcript.as_dict()["words"]
+        for word in fields["words"]:
+            del word["token_span"]
     return fields
 
 

@@ -16,11 +16,6 @@ def positive(text: str) -> float:
     return number
 
 
-def count(text: str) -> int:
-    """Read a whole number above 0."""
-    return whole(1)(text)
-
-
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a function that reads a whole number from ``least`` up to ``most``, if there is one."""
 
@@ -32,3 +27,6 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
         return number
 
     return read
+
+
+count = whole(1)

@@ -38,10 +38,9 @@ def pieces(text: str) -> list[str]:
     for one in text:
         before = divided[-1][-1] if divided else ""
         may_begin = _UNSPACED.match(one) or _UNSPACED.match(before)
-        if before.strip() and may_begin and not (_CLOSING.match(one) or is_bound(one) or _OPENING.match(before)):
+        is_bound_here = _CLOSING.match(one) or is_bound(one) or _OPENING.match(before)
+        if not divided or (before.strip() and may_begin and not is_bound_here):
             divided.append(one)
-        elif divided:
-            divided[-1] += one
         else:
-            divided.append(one)
+            divided[-1] += one
     return divided

@@ -128,12 +128,6 @@ def test_audio_over_the_limit_is_refused_before_it_is_read(tmp_path):
         assert file.tell() < os.fstat(file.fileno()).st_size / 20
 
 
-@pytest.mark.parametrize(("rate", "says"), [(500, "500 Hz; from 1000 to 384000"), (400_000, "400000 Hz; from 1000")])
-def test_rates_out_of_range_are_refused_and_the_limit_named(rate, says):
-    with pytest.raises(UnsupportedFormatError, match=says):
-        decoded(media(np.zeros(rate), rate, "mov", "pcm_s16be"))
-
-
 # Damage
 
 
