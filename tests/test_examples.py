@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
+from benchmarks.stub_engine import SAMPLE_RATE, transcript
 from tests.service.serving import serving, tone, wait_for, wav
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

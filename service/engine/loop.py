@@ -7,8 +7,8 @@ Four threads share the work, so that the device never waits:
 - A thread waits for batches in order, and detokenizes them. A GPU has its next batch before the last is done.
 - A thread loads models, while batches for loaded ones go on. A new model's warm-up runs step by step between them.
 
-The model is behind `Recognizer`, so this loop runs without torch; the stub engine of the tests is this process with
-another recognizer.
+The model is behind `Recognizer`, so this loop runs without torch; the stub engine of benchmarks and tests is this
+process with another recognizer.
 """
 
 import gc

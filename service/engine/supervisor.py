@@ -40,7 +40,6 @@ from service.threads import in_thread
 log = logging.getLogger("steno.supervisor")
 
 SPEECH_ENGINE = "service.engine.process"
-STUB_ENGINE = "service.engine.stub"
 
 # Enough for a cold page cache and a full warm-up. It begins again with each report of a download.
 _LOAD_SECONDS = 900.0

@@ -6,7 +6,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from service.engine.supervisor import STUB_ENGINE
+from benchmarks.stub_engine import STUB_ENGINE
 from tests.deploy.fleet import fleet
 from tests.service.serving import form, tone, wait_for, wav
 

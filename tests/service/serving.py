@@ -19,8 +19,8 @@ import numpy as np
 import soundfile
 import uvloop
 
-from service.engine.stub import SAMPLE_RATE
-from service.engine.supervisor import SPEECH_ENGINE, STUB_ENGINE
+from benchmarks.stub_engine import SAMPLE_RATE, STUB_ENGINE
+from service.engine.supervisor import SPEECH_ENGINE
 from service.server import Server
 from service.settings import Settings
 from tests.soak.processes import decoders

@@ -17,8 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.engine.stub import SAMPLE_RATE
-from service.engine.supervisor import STUB_ENGINE
+from benchmarks.stub_engine import SAMPLE_RATE, STUB_ENGINE
 from tests.audio.media_files import media
 from tests.models.checkpoint.hub_stand_in import Hub, Repository
 from tests.service.serving import (

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
-from service.engine.supervisor import SPEECH_ENGINE, STUB_ENGINE
+from benchmarks.stub_engine import SAMPLE_RATE, STUB_ENGINE, transcript
+from service.engine.supervisor import SPEECH_ENGINE
 from tests.service.serving import ServerProcess, form, steno_serve, tone, wait_for, wav
 
 JOBS = "/v1/audio/jobs"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES
+from benchmarks.stub_engine import SAMPLE_RATE, WEIGHT_BYTES
 from service.engine.supervisor import ModelLoadError
 from tests.service.serving import ThreadedServer, form, serving, tone, wav
 

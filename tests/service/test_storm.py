@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
 GOOD = wav(tone(SAMPLE_RATE // 2))

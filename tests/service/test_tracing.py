@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import FAIL_SAMPLES, SAMPLE_RATE
 from service.logs import configure
 from service.tracing import Traceparent, Tracer, TracingError, current, tracer, under
 from tests.service.serving import form, listening, serving, tone, wait_for, wav

@@ -8,9 +8,9 @@ import pytest
 import soundfile
 
 from audio.segment.voice_activity import SpeechDetector
+from benchmarks.stub_engine import LOUD, SAMPLE_RATE
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.rescue import Rescue
-from service.engine.stub import LOUD, SAMPLE_RATE
 from tests.service.serving import form, serving, wav
 from transcripts.transcript import Transcript, Word
 

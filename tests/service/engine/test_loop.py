@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from audio.descriptor import unnamed_file
+from benchmarks.stub_engine import StubRecognizer, transcript
 from service.channel import BlockingChannel
 from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
@@ -24,7 +25,6 @@ from service.engine.protocol import (
     from_engine,
     to_engine,
 )
-from service.engine.stub import StubRecognizer, transcript
 from service.shared_audio import ArenaView, Item
 from transcripts.prompt import DEFAULT_PROMPT
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
+from benchmarks.stub_engine import CRASH_SAMPLES, DEVICE_SAMPLES, STUB_ENGINE, transcript
 from service.engine.protocol import Batch, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.quarantine import Quarantine
-from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, transcript
-from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
+from service.engine.supervisor import Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
 from tests.asynchronous import asynchronous
 from transcripts.prompt import DEFAULT_PROMPT

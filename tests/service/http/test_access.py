@@ -5,7 +5,7 @@ import openai
 import pytest
 from starlette.datastructures import Headers
 
-from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import FAIL_SAMPLES, SAMPLE_RATE
 from service.http.errors import RequestError
 from service.http.keys.access import Access
 from service.keys import Key, KeyLimits, digest

@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
+from benchmarks.stub_engine import SAMPLE_RATE, transcript
 from service.http.wire import upload
 from tests.service.serving import PATIENCE, form, serving, tone, wav
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.stub import SAMPLE_RATE
+from benchmarks.stub_engine import SAMPLE_RATE
 from service.http.wire import connections
 from service.http.wire.connection import AnswerTransport
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import FAIL_SAMPLES, SAMPLE_RATE
 from service.keys import digest
 from service.settings import Settings, SettingsError
 from tests.service.serving import form, serving, tone, wav

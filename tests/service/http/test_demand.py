@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.stub_engine import CRASH_SAMPLES, SAMPLE_RATE, WEIGHT_BYTES, transcript
 from service.dispatch.recordings import Recordings
-from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, WEIGHT_BYTES, transcript
 from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)

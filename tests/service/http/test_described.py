@@ -15,7 +15,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
-from service.engine.stub import SAMPLE_RATE
+from benchmarks.stub_engine import SAMPLE_RATE
 from service.keys import digest
 from tests.service.serving import listening, serving, tone, wav
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.engine.stub import transcript
+from benchmarks.stub_engine import transcript
 from service.settings import Settings, SettingsError
 from tests.service.http.test_bodies import CLIP, PATH, SECOND, error
 from tests.service.serving import form, listening, serving, wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
+from benchmarks.stub_engine import SAMPLE_RATE, transcript
 from service.keys import digest
 from tests.conftest import CLIENTS, ROOT
 from tests.service.serving import form, serving, tone, wait_for, wav

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE
+from benchmarks.stub_engine import SAMPLE_RATE
 from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
 
 SECOND = wav(tone(SAMPLE_RATE))

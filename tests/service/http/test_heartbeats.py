@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
+from benchmarks.stub_engine import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription import answer
 from service.http.transcription.stream import EventStream, with_heartbeats
 from tests.service.serving import form, serving, tone, wait_for, wav

@@ -4,7 +4,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SURE, UNSURE
+from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SURE, UNSURE
 from service.settings import Settings
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav

@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.routes.jobs import transcribe_job
 from service.jobs import webhook as webhooks
 from service.jobs.job import Job

@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.stub_engine import SAMPLE_RATE
 from cli import main
-from service.engine.stub import SAMPLE_RATE
 from service.http.keys.access import Access
 from service.http.keys.key_file import KeyFile, parse_keys
 from service.keys import Key, KeyLimits, digest

@@ -16,7 +16,7 @@ import soundfile
 import srt
 
 from audio.child_process import ChildProcess
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from service.http.transcription import answer as answering
 from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, metric, post_bytes, serving, stop_decoders, tone, wait_for, wav

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.engine.stub import transcript
+from benchmarks.stub_engine import transcript
 from tests.service.http.test_demand import SECOND, ask, error, listed
 from tests.service.serving import serving
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio import TranscriptionDiarized
 
-from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
+from benchmarks.stub_engine import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.transcription.answer import in_order
 from tests.service.http.test_api import error
 from tests.service.http.test_openai_client import client_of

@@ -5,7 +5,7 @@ import io
 import openai
 import pytest
 
-from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, transcript
+from benchmarks.stub_engine import CRASH_SAMPLES, SAMPLE_RATE, transcript
 from tests.service.serving import ThreadedServer, serving, tone, wav
 
 SECOND = tone(SAMPLE_RATE)

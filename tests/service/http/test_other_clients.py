@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.stub import SAMPLE_RATE, transcript
+from benchmarks.stub_engine import SAMPLE_RATE, transcript
 from tests.conftest import CLIENTS, ROOT
 from tests.service.serving import serving, tone, wav
 

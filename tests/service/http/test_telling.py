@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.stub import GREEK, PHRASES
+from benchmarks.stub_engine import GREEK, PHRASES
 from service.text_language import detect_languages
 from tests.service.http.test_api import error
 from tests.service.serving import events, form, serving, tone, wav

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.stub_engine import STUB_ENGINE
 from service import supervision
-from service.engine.supervisor import STUB_ENGINE
 from service.workers import supervisor
 from service.workers.supervisor import WorkerStartError
 from tests.service.serving import PATIENCE, form, serving, steno_serve, tone, wait_for, wav

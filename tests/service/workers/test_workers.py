@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
+from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from service.workers import supervisor
 from tests.service.serving import PATIENCE, ThreadedServer, form, serving, tone, wait_for, wav
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers

@@ -1,4 +1,4 @@
-"""A stub engine without a model or torch: the same process and protocol, for tests of everything around it.
+"""A stub engine without a model or torch: the same process and protocol, to measure and test everything around it.
 
 Its transcript of an utterance is the number of samples and their sum, so that mixed-up answers are caught, and after
 these the phrases of its prompt. Its tokens are bytes. Some numbers of samples have special effects:
@@ -48,6 +48,7 @@ from transcripts.prompt import Prompt
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript, Word
 
+STUB_ENGINE = "benchmarks.stub_engine"
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
 WEIGHT_BYTES = 1_000_000
