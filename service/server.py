@@ -20,7 +20,6 @@ from audio.segment.voice_activity import SpeechDetector
 from models.device.resources import memory_bytes, processors
 from service import garbage
 from service.demand import Demand
-from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import EngineLostError, stopped
@@ -91,7 +90,6 @@ class Server:
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases, settings.identifier),
             edges=settings.edges,
-            policy=BatchPolicy(),
             limits=settings.admission_limits,
             metrics=self.metrics,
             counts=self.workers.shared.request_counts if self.workers else None,

@@ -37,6 +37,11 @@ from typing import NamedTuple
 from service.dispatch.utterance import Lane, Utterance
 from service.engine.shapes import computed_seconds, most_rows
 
+# The most padding that utterances from another range of lengths may bring about, the most of the budget that parts of
+# recordings have while clips come, and the batches led by later arrivals after which an utterance is overdue.
+MAX_PADDING_SHARE = 0.2
+PARTS_SHARE = 0.5
+MAX_PASSED_OVER = 24
 # Clips come until none waits, and this number of batches had none.
 _BATCHES_WITHOUT_CLIPS = 24
 _PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
@@ -75,17 +80,11 @@ class BatchPolicy:
     Attributes:
         batch_seconds: audio-seconds, padding included.
         padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
-        max_padding_share: largest share of padding that utterances from another range of lengths may bring about.
-        parts_share: largest share of the budget for parts of recordings while clips come.
-        max_passed_over: batches led by later arrivals after which an utterance is overdue.
         rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
-    batch_seconds: float = 360.0
-    padded_seconds: tuple[float, ...] = ()
-    max_padding_share: float = 0.2
-    parts_share: float = 0.5
-    max_passed_over: int = 24
+    batch_seconds: float
+    padded_seconds: Sequence[float] = ()
     rtfx: float = 1.0
 
     def most_rows(self, longest: float, share: float = 1.0) -> int:
@@ -301,12 +300,8 @@ class Batcher:
 
     def _first_overdue(self, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
         """Return the first utterance that is overdue."""
-        overdue = [
-            utterance
-            for policy, bucket in self._buckets_of(policies)
-            for utterance in bucket.values()
-            if utterance.passed_over >= policy.max_passed_over
-        ]
+        waiting = (one for _, bucket in self._buckets_of(policies) for one in bucket.values())
+        overdue = (one for one in waiting if one.passed_over >= MAX_PASSED_OVER)
         return min(overdue, key=lambda utterance: utterance.number, default=None)
 
     def _most_urgent(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
@@ -342,19 +337,15 @@ class Batcher:
         whole = max(utterance.seconds, utterance.recording_seconds)
         return whole <= self._edges[-1] and not utterance.is_background
 
-    def _shares(self, policy: BatchPolicy) -> tuple[float, float]:
-        """Return the largest share of padding for clips that join a batch, and of the budget for parts."""
-        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or self._clips > 0
-        parts_wait = self._clips < len(self)
-        padding_share = policy.max_padding_share * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)
-        return padding_share, policy.parts_share if clips_come else 1.0
-
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         most = policy.most_rows(longest)
-        padding_of_clips, budget_of_parts = self._shares(policy)
+        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or self._clips > 0
+        parts_wait = self._clips < len(self)
+        padding_of_clips = MAX_PADDING_SHARE * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)
+        budget_of_parts = PARTS_SHARE if clips_come else 1.0
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
                 if len(batch) >= most:
@@ -365,7 +356,7 @@ class Batcher:
                 if len(batch) + 1 > policy.most_rows(together, 1.0 if is_clip else budget_of_parts):
                     continue
                 padding_share = 1 - (audio + utterance.seconds) / (together * (len(batch) + 1))
-                most_padding = padding_of_clips if is_clip else policy.max_padding_share
+                most_padding = padding_of_clips if is_clip else MAX_PADDING_SHARE
                 if key.length != own.length and padding_share > most_padding:
                     continue
                 batch.append(utterance)

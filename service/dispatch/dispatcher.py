@@ -4,8 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
@@ -72,30 +72,25 @@ class Answer:
         return self.identified.seconds if self.identified else 0.0
 
 
-class Ledger:
-    """The batches that engines hold. Each utterance comes out exactly once: answered, or from a lost engine."""
+@dataclass(slots=True)
+class _Loaded:
+    """A model of an engine: its RTFx, averaged over its batches, and what a batch may have."""
 
-    def __init__(self) -> None:
-        self._held: dict[object, dict[int, list[Utterance]]] = {}
-        self._batches = 0
+    rtfx: float
+    budget: Budget
 
-    def hand_over(self, engine: object, batch: Iterable[Utterance]) -> int:
-        """Record that an engine holds a batch; return a new number for it."""
-        self._batches += 1
-        self._held.setdefault(engine, {})[self._batches] = list(batch)
-        return self._batches
 
-    def held(self, engine: object) -> list[Utterance]:
-        """Return the utterances that an engine holds."""
-        return [utterance for batch in self._held.get(engine, {}).values() for utterance in batch]
+@dataclass(slots=True)
+class _Work:
+    """What an engine has: its ready models, and the batches that it holds, by number."""
 
-    def take_back(self, engine: object, number: int) -> list[Utterance]:
-        """Remove an answered batch, and return its utterances."""
-        return self._held.get(engine, {}).pop(number, [])
+    models: dict[str, _Loaded] = field(default_factory=dict)
+    batches: dict[int, list[Utterance]] = field(default_factory=dict)
 
-    def lose(self, engine: object) -> list[list[Utterance]]:
-        """Remove a lost engine, and return its batches."""
-        return list(self._held.pop(engine, {}).values())
+    @property
+    def held(self) -> list[Utterance]:
+        """The utterances of all its batches."""
+        return [utterance for batch in self.batches.values() for utterance in batch]
 
 
 class Dispatcher:
@@ -104,7 +99,6 @@ class Dispatcher:
     Args:
         catalog: the models.
         edges: upper bounds of the length buckets in seconds.
-        policy: the bounds of a batch; engines replace its budget, lengths and RTFx.
         limits: limits of the two gates.
         clock: monotonic seconds.
         counts: of what passed gate 1.
@@ -119,7 +113,6 @@ class Dispatcher:
         catalog: Catalog,
         *,
         edges: Sequence[float],
-        policy: BatchPolicy,
         limits: AdmissionLimits,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
@@ -128,13 +121,11 @@ class Dispatcher:
         self.catalog = catalog
         self.admission = Admission(limits, edges[-1], counts, clock)
         self.window, self.background_window = Window(), Window()
-        self._policy = policy
         self.metrics = metrics
         self._clock = clock
         self._batcher = Batcher(edges)
-        self._ledger = Ledger()
-        self._engines: dict[Engine, dict[str, float]] = {}  # with each ready model's average RTFx
-        self._budgets: dict[tuple[Engine, str], Budget] = {}
+        self._engines: dict[Engine, _Work] = {}  # those that are ready
+        self._batches = 0
         self._accepted = 0
         self._abandoned: Callable[[], DispatchError] | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -241,8 +232,8 @@ class Dispatcher:
 
     def engine_ready(self, engine: Engine, ready: Ready) -> None:
         """An engine has loaded a model; batches for it may be sent."""
-        self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
-        self._budgets[engine, ready.model] = Budget(ready.batch_seconds)
+        work = self._engines.setdefault(engine, _Work())
+        work.models[ready.model] = _Loaded(ready.rtfx, Budget(ready.batch_seconds))
         self.admission.is_loaded = True  # before the catalog tells that a model is ready
         self.catalog.ready(ready)
         self._update_rtfx()
@@ -254,7 +245,7 @@ class Dispatcher:
 
     def model_lost(self, model: str, reason: str) -> None:
         """The successor of a lost engine cannot load a model; other engines may have it."""
-        if not any(model in speeds for speeds in self._engines.values()):
+        if not any(model in work.models for work in self._engines.values()):
             self.give_up_model(model, reason)
 
     def give_up_model(self, model: str, reason: str) -> None:
@@ -265,9 +256,8 @@ class Dispatcher:
 
     def forget(self, model: str) -> None:
         """Remove a model that nothing waits for."""
-        for engine, speeds in self._engines.items():
-            speeds.pop(model, None)
-            self._budgets.pop((engine, model), None)
+        for work in self._engines.values():
+            work.models.pop(model, None)
         self.catalog.remove(model)
         self.admission.rtfx.pop(model, None)
         self._size_window()
@@ -279,7 +269,8 @@ class Dispatcher:
 
     def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
         """A batch is done; its slot is free."""
-        utterances = self._ledger.take_back(engine, answer.number)
+        work = self._engines.get(engine)
+        utterances = work.batches.pop(answer.number, None) if work else None
         if not utterances:
             return  # the engine was lost before, and its batches were replayed
         if isinstance(answer, Result):
@@ -299,14 +290,12 @@ class Dispatcher:
 
         Alone, because one of them may be the cause: it must not take others down a second time.
         """
-        self._engines.pop(engine, None)
-        for lost in [key for key in self._budgets if key[0] is engine]:
-            del self._budgets[lost]
+        work = self._engines.pop(engine, _Work())
         self._update_rtfx()
         self.metrics.engine_up.labels(engine.name).set(0)
         if loss != "stopped":
             self.metrics.engine_restarts.labels(loss).inc()
-        for batch in self._ledger.lose(engine):
+        for batch in work.batches.values():
             self.metrics.batches.labels("lost", batch[0].lane.model).inc()
             for utterance in batch:
                 utterance.engines_lost += 1
@@ -324,29 +313,29 @@ class Dispatcher:
 
     def _feed(self, engine: Engine) -> bool:
         """Send the next batch to an engine; return whether there was one that it takes."""
-        held = self._ledger.held(engine)
+        work = self._engines[engine]
+        held = work.held
         if engine.free_slots <= 0 or any(one.engines_lost for one in held):  # a suspect has the engine to itself
             return False
-        policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in self._engines[engine].items()}
+        policies = {
+            model: BatchPolicy(loaded.budget.seconds, engine.models[model].padded_seconds, loaded.rtfx)
+            for model, loaded in work.models.items()
+        }
         batch = self._batcher.next_batch(self._clock(), policies, is_idle=not held)
         if batch:
             self._send(engine, batch)
         return bool(batch)
 
-    def _policy_of(self, engine: Engine, model: str, rtfx: float) -> BatchPolicy:
-        """Return the bounds of a batch: the model's lengths on this engine, its budget now, and its RTFx."""
-        padded, budget = tuple(engine.models[model].padded_seconds), self._budgets[engine, model]
-        return replace(self._policy, batch_seconds=budget.seconds, padded_seconds=padded, rtfx=rtfx)
-
     def _send(self, engine: Engine, utterances: list[Utterance]) -> None:
-        number = self._ledger.hand_over(engine, utterances)
-        engine.take_slot(number)
+        self._batches += 1
+        self._engines[engine].batches[self._batches] = utterances
+        engine.take_slot(self._batches)
         now = self._clock()
         for utterance in utterances:
             utterance.sent = now
             self.metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
-        engines = sum(bool(self._ledger.held(one)) for one in self._engines)
-        batch = Batch(number, *utterances[0].lane, [utterance.prompt for utterance in utterances], engines)
+        engines = sum(bool(work.batches) for work in self._engines.values())
+        batch = Batch(self._batches, *utterances[0].lane, [utterance.prompt for utterance in utterances], engines)
         task = asyncio.create_task(self._deliver(engine, batch, [utterance.samples for utterance in utterances]))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -367,12 +356,11 @@ class Dispatcher:
                 utterance.answer.set_result(answer)
         audio = sum(utterance.seconds for utterance in utterances)
         model = utterances[0].lane.model
-        speeds = self._engines.get(engine, {})
-        if model in speeds and result.infer_seconds > 0:
-            speeds[model] = _RTFX_MEMORY * speeds[model] + (1 - _RTFX_MEMORY) * audio / result.infer_seconds
-            self._update_rtfx()
-        if budget := self._budgets.get((engine, model)):
-            budget.fit(result.padded_seconds)
+        if loaded := self._engines[engine].models.get(model):
+            loaded.budget.fit(result.padded_seconds)
+            if result.infer_seconds > 0:
+                loaded.rtfx = _RTFX_MEMORY * loaded.rtfx + (1 - _RTFX_MEMORY) * audio / result.infer_seconds
+                self._update_rtfx()
         metrics = self.metrics
         metrics.batches.labels("ok", model).inc()
         metrics.batch_items.labels(model).observe(len(utterances))
@@ -403,14 +391,14 @@ class Dispatcher:
     def _make_smaller(self, engine: Engine, utterances: list[Utterance]) -> None:
         """Run utterances again in smaller batches, or alone after several batches that did not fit."""
         model, longest = utterances[0].lane.model, max(utterance.seconds for utterance in utterances)
-        if budget := self._budgets.get((engine, model)):
-            padded = len(utterances) * computed_seconds(longest, tuple(engine.models[model].padded_seconds))
-            budget.misfit(padded)
-            extra = {"device": engine.name, "model": model, "padded_seconds": padded, "budget": budget.seconds}
+        if loaded := self._engines[engine].models.get(model):
+            padded = len(utterances) * computed_seconds(longest, engine.models[model].padded_seconds)
+            loaded.budget.misfit(padded)
+            extra = {"device": engine.name, "model": model, "padded_seconds": padded, "budget": loaded.budget.seconds}
             log.warning("a batch did not fit the device", extra=extra)
         for utterance in utterances:
             utterance.misfits += 1
-            if utterance.misfits >= _MOST_MISFITS or budget is None:
+            if utterance.misfits >= _MOST_MISFITS or loaded is None:
                 self._run_alone(utterance)
             else:
                 self._run_again(utterance)
@@ -445,5 +433,6 @@ class Dispatcher:
     def _update_rtfx(self) -> None:
         """Set each model's RTFx of all engines together; while none has it, its last one stays, to predict waits."""
         for model in self.catalog:
-            if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
+            of_model = (work.models.get(model.id) for work in self._engines.values())
+            if speeds := [loaded.rtfx for loaded in of_model if loaded]:
                 self.admission.rtfx[model.id] = sum(speeds)

@@ -7,7 +7,6 @@ import numpy as np
 from msgspec.structs import replace as replace_struct
 
 from service.dispatch.admission import AdmissionLimits
-from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane, Part
@@ -86,7 +85,7 @@ class FakeEngine:
 def dispatcher(max_queued_audio_seconds: float = 1000.0, models: tuple[str, ...] = ("m",)) -> Dispatcher:
     limits = replace(LIMITS, max_queued_audio_seconds=max_queued_audio_seconds)
     catalog = Catalog(dict.fromkeys(models, ""))
-    front = Dispatcher(catalog, edges=[2.0, 10.0], policy=BatchPolicy(), limits=limits, metrics=Metrics())
+    front = Dispatcher(catalog, edges=[2.0, 10.0], limits=limits, metrics=Metrics())
     front.catalog.ready(READY)
     front.catalog.ready(OTHER)
     return front

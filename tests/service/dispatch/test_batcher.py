@@ -1,9 +1,11 @@
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.dispatch import batcher as batching
 from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges, pick_bucket
 from service.dispatch.utterance import Lane, Utterance
 from transcripts.prompt import Prompt
@@ -39,9 +41,11 @@ class Queue:
         self.batcher.add(utterance)
         return utterance
 
-    def next(self, now: float = 0.0, **policy) -> list[Utterance]:
-        policies = {model: BatchPolicy(**policy) for model in (LANE.model, "other")}
-        return self.batcher.next_batch(now, policies)
+    def next(self, now: float = 0.0, batch_seconds: float = 360.0, padded_seconds=(), **constants) -> list[Utterance]:
+        """The next batch of an engine that has both models, by other constants of the batcher if any are named."""
+        policies = dict.fromkeys((LANE.model, "other"), BatchPolicy(batch_seconds, padded_seconds))
+        with mock.patch.dict(vars(batching), constants):
+            return self.batcher.next_batch(now, policies)
 
 
 def padded(batch: list[Utterance]) -> float:
@@ -69,7 +73,7 @@ def test_a_batch_keeps_its_budget_and_its_share_of_padding_across_buckets(length
     for seconds in lengths:
         queue.add(seconds)
 
-    while batch := queue.next(batch_seconds=budget, max_padding_share=share):
+    while batch := queue.next(batch_seconds=budget, MAX_PADDING_SHARE=share):
         assert len(batch) == 1 or padded(batch) <= budget
         if len({pick_bucket(utterance.seconds, EDGES) for utterance in batch}) > 1:
             assert 1 - sum(utterance.seconds for utterance in batch) / padded(batch) <= share + 1e-9
@@ -109,10 +113,9 @@ def test_a_flood_starves_no_one(long, engines, flood, bound):
         for lane in (LANE, Lane("other")):
             for seconds in flood:
                 queue.add(seconds, now, lane=lane)
-        policies = {
-            model: BatchPolicy(batch_seconds=0.1, max_passed_over=bound) for model in engines[step % len(engines)]
-        }
-        queue.batcher.next_batch(now + 0.5, policies)
+        policies = dict.fromkeys(engines[step % len(engines)], BatchPolicy(0.1))
+        with mock.patch.object(batching, "MAX_PASSED_OVER", bound):
+            queue.batcher.next_batch(now + 0.5, policies)
         assert all(one.passed_over <= most for one in waiting)
 
     served = {model for models in engines for model in models}
@@ -142,7 +145,7 @@ def test_the_leader_has_the_highest_response_ratio_of_the_first_turn(waiting, bu
                 -one.number,
             ),
         )
-        assert queue.next(100.0, batch_seconds=budget, max_passed_over=1000)[0] is expected
+        assert queue.next(100.0, batch_seconds=budget, MAX_PASSED_OVER=1000)[0] is expected
 
 
 def test_once_a_batch_is_full_nobody_else_is_looked_at(monkeypatch):
@@ -163,7 +166,7 @@ def test_what_is_overdue_leads_every_second_batch():
     leaders = []
     for step in range(20):
         queue.add(1.0, arrived=float(step))
-        leaders.append(queue.next(step + 0.5, batch_seconds=60.0, max_passed_over=4, max_padding_share=0.0)[0])
+        leaders.append(queue.next(step + 0.5, batch_seconds=60.0, MAX_PASSED_OVER=4, MAX_PADDING_SHARE=0.0)[0])
 
     assert [leader in parts for leader in leaders[:11]] == [False] * 4 + [True, False] * 3 + [True]
     assert parts <= set(leaders)
@@ -188,7 +191,7 @@ def test_while_parts_wait_clips_may_pad_a_batch_half_as_much_again():
         for _ in range(parts):
             queue.add(50.0, recording_seconds=3600.0)
 
-        assert len(queue.next(batch_seconds=20.0, max_padding_share=0.2)) == together
+        assert len(queue.next(batch_seconds=20.0, MAX_PADDING_SHARE=0.2)) == together
 
 
 def test_without_clips_parts_of_an_hour_fill_their_batches_again():
@@ -246,10 +249,10 @@ def test_utterances_for_a_model_that_is_not_loaded_wait_without_blocking_others(
     others = [queue.add(1.0, arrived=1.0) for _ in range(20)]
 
     for other in others:
-        assert queue.next(now=50.0, batch_seconds=1.0, max_passed_over=3) == [other]
+        assert queue.next(now=50.0, batch_seconds=1.0, MAX_PASSED_OVER=3) == [other]
 
     assert queue.next(now=50.0) == []
-    assert queue.batcher.next_batch(51.0, {"absent": BatchPolicy()}) == [absent]
+    assert queue.batcher.next_batch(51.0, {"absent": BatchPolicy(360.0)}) == [absent]
 
 
 TIMED = Prompt(timestamps=True)
@@ -285,7 +288,7 @@ def test_background_work_leads_only_if_nothing_else_waits(waiting, budget):
 
     while len(queue.batcher):
         was_awaited = any(not utterance.is_background for utterance in queue.batcher)
-        batch = queue.next(batch_seconds=budget, max_passed_over=1000)
+        batch = queue.next(batch_seconds=budget, MAX_PASSED_OVER=1000)
         assert batch[0].is_background is not was_awaited
         in_background = [utterance.is_background for utterance in batch]
         assert in_background == sorted(in_background)  # it takes what room the others left
@@ -298,10 +301,10 @@ def test_background_work_that_waits_does_not_give_newcomers_earlier_turns():
     for _ in range(5):
         queue.add(60.0, caller="regular")
     for _ in range(4):
-        queue.next(batch_seconds=60.0, max_passed_over=1000)
+        queue.next(batch_seconds=60.0, MAX_PASSED_OVER=1000)
     newcomers = [queue.add(60.0, caller="newcomer") for _ in range(3)]
 
-    led = [queue.next(batch_seconds=60.0, max_passed_over=1000)[0].caller for _ in range(4)]
+    led = [queue.next(batch_seconds=60.0, MAX_PASSED_OVER=1000)[0].caller for _ in range(4)]
 
     assert led.index("regular") <= 1
     assert led.count("newcomer") == len(newcomers)

@@ -17,7 +17,6 @@ from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.backlog import RoundRobin
-from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Dispatcher
@@ -76,7 +75,6 @@ def served(monkeypatch) -> Recordings:
     front = Dispatcher(
         Catalog({"m": ""}),
         edges=[10.0, TURN],
-        policy=BatchPolicy(),
         limits=LIMITS,
         metrics=Metrics(),
         clock=loop.time,

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from service.dispatch import batcher as batching
 from service.dispatch.admission import AdmissionLimits
-from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import (
@@ -33,7 +33,7 @@ from transcripts.transcript import Transcript
 
 RATE = 10
 EDGES = [1.0, 2.0, 4.0, 8.0, 16.0, 40.0]
-POLICY = BatchPolicy(max_passed_over=4)
+MOST_PASSED_OVER = 4
 BUDGET = 120.0
 RTFX = 20.0
 MODELS = ("m", "other")
@@ -105,7 +105,6 @@ class World:
         self.front = Dispatcher(
             Catalog(dict.fromkeys(MODELS, "")),
             edges=EDGES,
-            policy=POLICY,
             limits=limits,
             metrics=METRICS,
             clock=lambda: self.now,
@@ -178,16 +177,16 @@ class World:
 
     def check(self) -> None:
         """Check all invariants."""
-        batcher, ledger = self.front._batcher, self.front._ledger
+        batcher = self.front._batcher
         waiting = [one.number for one in batcher]
-        held = {engine: batches for engine, batches in ledger._held.items() if batches}
+        held = {engine: work.batches for engine, work in self.front._engines.items() if work.batches}
         with_engines = [one.number for batches in held.values() for batch in batches.values() for one in batch]
         places = Counter([*waiting, *with_engines])
         assert all(count == 1 for count in places.values()), "an utterance is in two places"
         assert set(held) <= set(self.engines), "a batch is held by an engine that is gone"
         for one in batcher:
             # The bound, and every second batch for each that is overdue before it.
-            most = POLICY.max_passed_over + 2 * one.number
+            most = MOST_PASSED_OVER + 2 * one.number
             assert one.passed_over <= most, "somebody is passed over too often"
             assert one.engines_lost < 2
         for batches in held.values():
@@ -203,7 +202,7 @@ class World:
 
     def should_be_busy(self, engine: SimulatedEngine, has_suspect: bool) -> bool:
         """Whether the engine should get waiting work: a suspect has an engine to itself."""
-        held = [one for batch in self.front._ledger._held.get(engine, {}).values() for one in batch]
+        held = self.front._engines[engine].held if engine in self.front._engines else []
         if any(one.engines_lost for one in held) or len(engine.models) < len(MODELS):
             return False
         return not held or (engine.free_slots > 0 and not has_suspect)
@@ -221,7 +220,12 @@ async def simulate(seed: int) -> None:
     await asyncio.sleep(1000.0)  # abandoned batches are done
     world.check()
     assert len(world.front._batcher) == 0
-    assert not any(world.front._ledger._held.values())
+    assert not any(work.batches for work in world.front._engines.values())
+
+
+@pytest.fixture(autouse=True)
+def _soon_overdue(monkeypatch):
+    monkeypatch.setattr(batching, "MAX_PASSED_OVER", MOST_PASSED_OVER)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))

@@ -43,7 +43,7 @@ def test_callers_that_all_have_work_get_the_same_share_to_within_two_turns(lengt
     served = {f"caller {caller}": 0.0 for caller in range(callers)}
 
     while served.keys() == {utterance.caller for utterance in queue.batcher}:
-        for utterance in queue.next(now=0.0, batch_seconds=0.1, max_passed_over=10**6):
+        for utterance in queue.next(now=0.0, batch_seconds=0.1, MAX_PASSED_OVER=10**6):
             served[utterance.caller] += utterance.seconds
         assert max(served.values()) - min(served.values()) <= 60.0
 
@@ -76,6 +76,6 @@ def test_a_caller_with_hours_of_work_is_not_kept_waiting_by_a_stream_of_others()
 
     for step in range(60):
         queue.add(1.0, arrived=float(step), caller=f"upload {step}")
-        led += queue.next(now=float(step), batch_seconds=1.0, max_passed_over=8)[0].caller == "hours"
+        led += queue.next(now=float(step), batch_seconds=1.0, MAX_PASSED_OVER=8)[0].caller == "hours"
 
     assert led >= 6

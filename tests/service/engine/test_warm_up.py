@@ -271,7 +271,7 @@ def batches(engine, edges, lengths):
     for number, seconds in enumerate(lengths):
         samples = np.empty(max(1, round(seconds * RATE)), np.float32)
         batcher.add(Utterance(number, samples, len(samples) / RATE, 0.0, Nobody(), number, LANE))
-    policy = BatchPolicy(batch_seconds=engine.batch_seconds, padded_seconds=tuple(engine.padded_seconds))
+    policy = BatchPolicy(engine.batch_seconds, engine.padded_seconds)
     while batch := batcher.next_batch(0.0, {LANE.model: policy}):
         yield [utterance.samples for utterance in batch]
 
