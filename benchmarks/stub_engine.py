@@ -35,6 +35,7 @@ As a language identifier, any checkpoint finds the language of the phrase that t
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ from audio.samples import Samples
 from service.engine import loop
 from service.engine.download import DownloadReport
 from service.engine.loop import Collated, Recognized
-from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo, Trying
+from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo, Ready, Trying
 from transcripts.prompt import Prompt
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript, Word
@@ -166,7 +167,6 @@ class StubRecognizer:
         if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
-        self._barred = load.barred
         self._identifies = load.identifies
         self._is_scripted = "scripted" in name
         self._is_polyglot = "polyglot" in name
@@ -178,7 +178,7 @@ class StubRecognizer:
         self._default = "fr" if "french" in name else "en"
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
         scripted = [*LANGUAGES, "el"] if self._is_scripted else None
-        self.info = ModelInfo(
+        info = ModelInfo(
             "stub",
             "none",
             "float32",
@@ -189,28 +189,25 @@ class StubRecognizer:
             capabilities=Capabilities(translation=self._is_prompted, language=self._is_tagged),
             language_tags=TAGS if self._is_tagged else {},
         )
-        self.token_bytes: Sequence[bytes] = [*(bytes([token]) for token in range(256)), *[b""] * len(TAGS)]
-        self.sample_rate = 8_000 if "telephone" in name else SAMPLE_RATE
-        self.batch_seconds = load.batch_seconds or 120.0
-        self.padded_seconds: Sequence[float] = ()
-        self.slots = 1
-        self.weight_bytes = 2 * WEIGHT_BYTES if "heavy" in name else WEIGHT_BYTES
-        self.checkpoint = load.checkpoint
-        self.identity: str | None = None
+        self.ready = partial(
+            Ready,
+            model=load.model,
+            info=info,
+            token_bytes=[*(bytes([token]) for token in range(256)), *[b""] * len(TAGS)],
+            sample_rate=8_000 if "telephone" in name else SAMPLE_RATE,
+            batch_seconds=load.batch_seconds or 120.0,
+            slots=1,
+            weight_bytes=2 * WEIGHT_BYTES if "heavy" in name else WEIGHT_BYTES,
+            checkpoint=load.checkpoint,
+            graphs=GRAPHS,
+            fast_paths=load.barred,
+        )
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Pretend to warm up."""
         yield RTFX, 1.0
         if self._fails_late:
             raise RuntimeError("too many resources requested for launch")
-
-    def graphs(self) -> dict[str, dict[str, int]]:
-        """Return made-up numbers of graphs."""
-        return GRAPHS
-
-    def fast_paths(self) -> dict[str, str]:
-        """Return those that were barred."""
-        return self._barred
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy the samples."""

@@ -1,41 +1,15 @@
 """Measured batch budgets: the least that are nearly as fast as any. A CPU's follows from two times; a GPU tries some.
 
-A budget is measured once for each setup; the engine keeps it in a file.
+A budget is measured once for each setup; the engine keeps it in a file (`kept.BUDGETS`).
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
-
-from service.engine.kept import KeptFile
+from typing import TypeVar
 
 # Batches that reach this share of the highest throughput are large enough: larger ones make requests wait longer.
 KNEE_SHARE = 0.95
-_MOST_KEPT = 64
 
 T = TypeVar("T")
-
-
-class BudgetCache:
-    """Measured budgets in seconds, in `budgets.json`, by a text of all that they depend on."""
-
-    def __init__(self) -> None:
-        self._file = KeptFile("budgets.json")
-
-    def find(self, setup: str) -> float | None:
-        """Return the measured budget of a setup; None if there is none."""
-        return self._known().get(setup)
-
-    def keep(self, setup: str, seconds: float) -> None:
-        """Write a budget."""
-        kept = {one: measured for one, measured in self._known().items() if one != setup} | {setup: seconds}
-        self._file.write(dict(list(kept.items())[-_MOST_KEPT:]))
-
-    def _known(self) -> dict[str, float]:
-        return self._file.read(_parsed) or {}
-
-
-def _parsed(known: Any) -> dict[str, float]:  # noqa: ANN401  # JSON
-    return {str(setup): float(seconds) for setup, seconds in known.items()}
 
 
 def knee(one: float, many: float, rows: int, seconds: float) -> float:

@@ -40,7 +40,6 @@ from service.engine.protocol import (
     Heartbeat,
     Load,
     LoadFailure,
-    ModelInfo,
     Ready,
     Result,
     Stop,
@@ -86,24 +85,11 @@ class Recognized:
 class Recognizer(Protocol):
     """A loaded model on its device."""
 
-    info: ModelInfo
-    token_bytes: Sequence[bytes]
-    sample_rate: int
-    batch_seconds: float
-    padded_seconds: Sequence[float]
-    slots: int
-    weight_bytes: int
-    checkpoint: str
-    identity: str | None
-
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Warm up in steps of one batch, the largest first; yield the audio-seconds and the seconds of each."""
 
-    def graphs(self) -> dict[str, dict[str, int]]:
-        """Return the number of CUDA graphs after the warm-up, by purpose and state."""
-
-    def fast_paths(self) -> dict[str, str]:
-        """Return what became of each fast path of a GPU."""
+    def ready(self, *, rtfx: float, load_seconds: float, warmup_seconds: float) -> Ready:
+        """Describe it after the warm-up."""
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy the utterances of a batch, padded, to memory that the device reads; any thread may call this."""
@@ -335,25 +321,8 @@ class Loop:
                 raise _DeviceLostError from error
             return
         self._recognizers[model] = recognizer
-        self._channel.send(
-            Ready(
-                model=model,
-                info=recognizer.info,
-                token_bytes=list(recognizer.token_bytes),
-                sample_rate=recognizer.sample_rate,
-                batch_seconds=recognizer.batch_seconds,
-                slots=recognizer.slots,
-                rtfx=audio_seconds / busy_seconds,
-                weight_bytes=recognizer.weight_bytes,
-                load_seconds=loaded.ended - loaded.began,
-                warmup_seconds=self._clock() - loaded.ended,
-                checkpoint=recognizer.checkpoint,
-                identity=recognizer.identity,
-                padded_seconds=list(recognizer.padded_seconds),
-                graphs=recognizer.graphs(),
-                fast_paths=recognizer.fast_paths(),
-            )
-        )
+        times = {"load_seconds": loaded.ended - loaded.began, "warmup_seconds": self._clock() - loaded.ended}
+        self._channel.send(recognizer.ready(rtfx=audio_seconds / busy_seconds, **times))
 
     def _refuse(self, model: str, error: Exception, kind: FailureKind | None = None) -> None:
         if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input

@@ -38,14 +38,14 @@ from models.device.precision import dtype_of_identifier
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
 from service.engine import loop
-from service.engine.budgets import KNEE_SHARE, BudgetCache, knee, least_fast_enough
+from service.engine.budgets import KNEE_SHARE, knee, least_fast_enough
 from service.engine.download import DownloadReport
 from service.engine.identity import identity
+from service.engine.kept import BUDGETS, bar, barred
 from service.engine.known_speech import PATH as KNOWN_SPEECH
 from service.engine.known_speech import known_speech
 from service.engine.loop import Collated, Recognized
-from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Trying
-from service.engine.quarantine import Quarantine
+from service.engine.protocol import Barred, FailureKind, Load, ModelInfo, Ready, Trying
 from service.engine.shapes import most_rows, padded_samples
 from transcripts.alphabets import a_narrow_language
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
@@ -92,23 +92,20 @@ class DeviceRecognizer(ABC):
         self._device = device = model.device
         self._threads, self._shared_threads = load.threads, load.shared_threads
         self._sanity = Sanity()
-        self.checkpoint, self.identity = checkpoint, identity
-        self._bucket_seconds = load.bucket_seconds
+        self._checkpoint, self._identity = checkpoint, identity
         where = {"device": _device_name(device), "dtype": model.precision}
-        self.info = msgspec.convert(served.info() | where, ModelInfo)
-        if isinstance(served, Transcriber):
-            self.info = msgspec.structs.replace(self.info, language_tags=served.model.language_tags)
-        narrow = a_narrow_language(self.info.scripts)
+        info = msgspec.convert(served.info() | where, ModelInfo)
+        tags = served.model.language_tags if isinstance(served, Transcriber) else {}
+        self._info = msgspec.structs.replace(info, language_tags=tags)
+        narrow = a_narrow_language(info.scripts)
         self._masking = Prompt(written_languages=(narrow,)) if narrow else None
-        self.token_bytes: Sequence[bytes] = ()
+        self._token_bytes: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
         self._setup = _setup(model.precision, device, identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
-        self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
-        self.slots = _SLOTS[device.type]
-        self.weight_bytes: int = served.weight_bytes
+        self.padded_seconds = [samples / self.sample_rate for samples in self._padded_samples]
 
     def share_processors(self, engines: int) -> None:
         """Give the next batch a share of the threads, at least its own."""
@@ -141,7 +138,7 @@ class DeviceRecognizer(ABC):
         else:
             yield from self._run_buckets(noise)
         if is_new:  # one that was kept stays: the memory may have been short for a while only
-            BudgetCache().keep(self._setup, self.batch_seconds)
+            BUDGETS.keep(self._setup, self.batch_seconds)
 
     @property
     def _may_shrink(self) -> bool:
@@ -154,7 +151,7 @@ class DeviceRecognizer(ABC):
 
     def _run_buckets(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
         on_gpu = self._device.type == "cuda"
-        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_SPEED_STEP]
+        lengths = self.padded_seconds if on_gpu else sorted(self._load.bucket_seconds)[::-_SPEED_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
             samples = self._noise(noise, most, seconds)
@@ -170,7 +167,7 @@ class DeviceRecognizer(ABC):
 
         Yields the audio-seconds and the seconds of each batch run for it.
         """
-        if (known := BudgetCache().find(self._setup)) is not None:
+        if (known := BUDGETS.find(self._setup)) is not None:
             self.batch_seconds = known
             return False
         if self._device.type == "cuda":
@@ -231,9 +228,23 @@ class DeviceRecognizer(ABC):
         self.recognize(self.collate(list(samples)), [prompt] * len(samples), decoder).wait()
         return samples.size / self.sample_rate, time.monotonic() - began
 
-    def graphs(self) -> dict[str, dict[str, int]]:
-        """Return the number of CUDA graphs, by purpose and state."""
-        return self._model.graphs()
+    def ready(self, **measured: float) -> Ready:
+        """Describe it as ready, with what was measured."""
+        return Ready(
+            model=self._load.model,
+            info=self._info,
+            token_bytes=list(self._token_bytes),
+            sample_rate=self.sample_rate,
+            batch_seconds=self.batch_seconds,
+            slots=_SLOTS[self._device.type],
+            weight_bytes=self._served.weight_bytes,
+            padded_seconds=self.padded_seconds,
+            checkpoint=self._checkpoint,
+            identity=self._identity,
+            graphs=self._model.graphs(),
+            fast_paths=self.fast_paths(),
+            **measured,
+        )
 
     def fast_paths(self) -> dict[str, str]:
         """Return what became of each fast path; nothing on a CPU, which has none."""
@@ -280,7 +291,7 @@ class SpeechRecognizer(DeviceRecognizer):
         model = load_model(checkpoint, device, dtype, on_download=on_download, **_options(load))
         self._served: Transcriber
         super().__init__(load, model, checkpoint, identity)
-        self.token_bytes = model.token_bytes
+        self._token_bytes = model.token_bytes
         self._known_speech: str | None = None
 
     @property
@@ -295,13 +306,13 @@ class SpeechRecognizer(DeviceRecognizer):
             return
         setup = _setup_of_fast_paths(self._device)
         what = f"{KNOWN_SPEECH} of {self._setup}"
-        self._known_speech = Quarantine().find(setup).get(what)
+        self._known_speech = barred(setup).get(what)
         if self._known_speech is None:
             is_bundled = self._load.checkpoint == bundled.NAME
             arguments = self._load.model, self.sample_rate, self._text, self._plain_text
             self._known_speech = known_speech(*arguments, is_bundled=is_bundled)
             if self._known_speech is not None:
-                Quarantine().keep(setup, what, self._known_speech)
+                bar(setup, what, self._known_speech)
 
     def fast_paths(self) -> dict[str, str]:
         """Return what became of each fast path, and of all of them together with known speech."""
@@ -315,10 +326,10 @@ class SpeechRecognizer(DeviceRecognizer):
 
     def _plain_text(self, samples: Samples) -> str:
         """Transcribe without fast paths: a small model on the CPU in float32, a large one where it is."""
-        if self.weight_bytes > _SMALL_WEIGHT_BYTES:
+        if self._served.weight_bytes > _SMALL_WEIGHT_BYTES:
             with FAST_PATHS.plainly():
                 return self._text(samples)
-        model = load_model(self.checkpoint, "cpu", torch.float32, **_options(self._load))
+        model = load_model(self._checkpoint, "cpu", torch.float32, **_options(self._load))
         return model.transcribe([samples])[0].text
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
@@ -367,7 +378,7 @@ def _choose_fast_paths(load: Load, device: torch.device, send: Callable[[Trying 
     """Bar what the operator does not want and what has failed here before, and have further trials reported."""
     setup = _setup_of_fast_paths(device)
     FAST_PATHS.limit(load.fast_paths)
-    for path, state in (Quarantine().find(setup) | load.barred).items():
+    for path, state in (barred(setup) | load.barred).items():
         with suppress(ValueError):  # of another version of Steno
             FAST_PATHS.bar(FastPath(path), PathState(state), "in an earlier engine")
     FAST_PATHS.on_trying = lambda path: send(Trying(setup, path))

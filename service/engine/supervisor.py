@@ -15,6 +15,7 @@ import msgspec
 from audio.samples import Samples
 from service.channel import Channel
 from service.engine.environment import ALLOCATOR
+from service.engine.kept import bar
 from service.engine.protocol import (
     Barred,
     Batch,
@@ -32,7 +33,6 @@ from service.engine.protocol import (
     Unload,
     from_engine,
 )
-from service.engine.quarantine import Quarantine
 from service.shared_audio import Arena
 from service.supervision import end, keep_running, kill, started
 from service.threads import in_thread
@@ -294,8 +294,7 @@ class Supervisor:
         self._required = frozenset(self._loads)
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._barred: dict[str, str] = {}
-        self._quarantine = Quarantine()
-        self._suspects: list[tuple[str, str, str]] = []  # as the quarantine keeps them
+        self._suspects: list[tuple[str, str, str]] = []  # as they are kept
         self._listener = listener
         self._device = device
         self._longest_seconds = longest_seconds
@@ -466,14 +465,14 @@ class Supervisor:
         """Have later engines leave out a fast path, also after a restart of the service."""
         log.error("fast path barred", extra={"device": self._device, "path": path, "state": state, "setup": setup})
         self._barred = self._barred | {path: state}
-        self._quarantine.keep(setup, path, state)
+        bar(setup, path, state)
 
     def _note_ready(self, engine: Engine) -> None:
         """Record that all configured models are ready, if they are: what was left out for that was at fault."""
         if self._required <= engine.models.keys():
             self._was_ready = True
             for suspect in self._suspects:
-                self._quarantine.keep(*suspect)
+                bar(*suspect)
             self._suspects = []
 
     def _pin(self, ready: Ready) -> None:

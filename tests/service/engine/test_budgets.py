@@ -1,13 +1,12 @@
-"""Budgets that find themselves, and where they are kept."""
+"""Budgets that find themselves."""
 
-import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.budgets import BudgetCache, knee, least_fast_enough
+from service.engine.budgets import knee, least_fast_enough
 
 
 @given(st.floats(0.001, 1.0), st.floats(0.001, 1.0), st.integers(2, 16), st.floats(1.0, 30.0))
@@ -44,36 +43,3 @@ def test_the_least_of_the_doubled_budgets_that_is_fast_enough_and_fits_is_found(
     assert all(after == min(2 * before, most) for before, after in pairwise(tried))
     assert tried[-1] == most or tried[-1] > room
     assert found == min(seconds for seconds in tried if speed_of(seconds) >= 0.95 * max(map(speed_of, tried)))
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "steno" / "budgets.json"
-
-
-def test_a_budget_is_kept_by_its_setup(file):
-    BudgetCache().keep("setup", 90.0)
-    BudgetCache().keep("another", 150.0)
-    BudgetCache().keep("setup", 100.0)
-
-    cache = BudgetCache()
-    assert (cache.find("setup"), cache.find("another"), cache.find("none")) == (100.0, 150.0, None)
-    assert [one.name for one in file.parent.iterdir()] == ["budgets.json"]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"setup": []}', "{}"])
-def test_a_file_that_is_none_counts_as_empty_and_is_replaced(file, text):
-    file.parent.mkdir()
-    file.write_text(text)
-
-    assert BudgetCache().find("setup") is None
-    BudgetCache().keep("setup", 90.0)
-    assert BudgetCache().find("setup") == 90.0
-
-
-def test_the_file_stays_small(file):
-    for number in range(70):
-        BudgetCache().keep(str(number), number)
-
-    assert list(json.loads(file.read_text()).values()) == list(range(6, 70))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
 from benchmarks.stub_engine import CRASH_SAMPLES, DEVICE_SAMPLES, STUB_ENGINE, transcript
+from service.engine.kept import barred
 from service.engine.protocol import Batch, FailureKind, Load, ModelInfo, Ready, Result
-from service.engine.quarantine import Quarantine
 from service.engine.supervisor import Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
 from tests.asynchronous import asynchronous
@@ -415,7 +415,7 @@ async def test_an_engine_that_a_fast_path_ends_begins_again_without_it_and_later
         assert await listener.event("lost") is Loss.EXIT
         engine = await listener.event("ready")
         assert engine.models["deadly-path"].fast_paths == {"loop": "failed"}
-    assert Quarantine().find("stub") == {"loop": "failed"}
+    assert barred("stub") == {"loop": "failed"}
 
 
 @asynchronous
@@ -435,10 +435,10 @@ async def test_a_fast_path_that_hangs_is_barred_after_a_minute(cache):
 async def test_what_fails_after_its_trial_is_left_out_too_and_kept_once_an_engine_is_ready_without_it(cache):
     async with supervised("late-path") as (_, listener):
         assert await listener.event("lost") is Loss.EXIT
-        assert Quarantine().find("stub") == {}
+        assert barred("stub") == {}
         engine = await listener.event("ready")
         assert engine.models["late-path"].fast_paths == {"loop": "failed"}
-    assert Quarantine().find("stub") == {"loop": "failed"}
+    assert barred("stub") == {"loop": "failed"}
 
 
 @asynchronous
@@ -449,4 +449,4 @@ async def test_a_model_that_fails_without_fast_paths_too_says_nothing_of_them(ca
         await supervisor.run()
 
     assert raised.value.is_first
-    assert Quarantine().find("stub") == {}
+    assert barred("stub") == {}
