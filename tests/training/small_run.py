@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
 import soundfile
+import torch
 import yaml
 
 from tests.conftest import GOLDEN
 from training.loop import train
+from training.step import batch_losses
 
 CHECKPOINT = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
 # Clips with speech, and their transcripts.
@@ -65,6 +68,20 @@ def assert_resumes(new_run, steps=6):
 
     assert resumed.step == steps // 2
     assert losses_of(resumed, steps) == whole
+
+
+def assert_padding_is_free(run, batch, **padded):
+    """Assert that loss and gradients of a batch are the same with these tensors of it padded."""
+    names = batch.__slots__
+    found = []
+    for one in (batch, type(batch)(**{name: padded.get(name, getattr(batch, name)) for name in names})):
+        run.network.zero_grad()
+        loss = batch_losses(run, one).total
+        loss.backward()
+        found.append((loss.item(), torch.cat([weight.grad.flatten() for weight in run.network.parameters()])))
+
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    assert (found[0][1] - found[1][1]).norm() < 1e-3 * found[0][1].norm()
 
 
 def recipe_file(folder, **changes):

@@ -25,15 +25,6 @@ def test_steps_that_will_be_done_again_are_struck_out(tmp_path):
     assert json.loads(path.read_text().splitlines()[-1]) == {"step": 3, "loss": 0.5}
 
 
-def test_a_line_is_on_its_way_as_soon_as_it_is_written(tmp_path):
-    journal = Journal(tmp_path / "log.jsonl", steps=0)
-
-    journal.write(step=1)
-
-    assert steps(tmp_path / "log.jsonl") == [1]
-    journal.close()
-
-
 @pytest.mark.parametrize("line", ["nonsense", "[1]", '{"loss": 1}'])
 def test_a_damaged_log_is_refused(tmp_path, line):
     path = tmp_path / "log.jsonl"

@@ -9,7 +9,7 @@ import yaml
 from cli.scoring import Score, Scorer
 from models import load_model
 from tests.conftest import GOLDEN
-from tests.training.small_run import RNNT, TDT, TEXTS, document, manifest
+from tests.training.small_run import RNNT, TDT, document, manifest
 from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -58,59 +58,13 @@ def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path, tr
     assert score(*trained(tmp_path, recipe)).errors == 0
 
 
-ATTENTION = {"width": 48, "layers": 2, "heads": 4, "positions": 64}
 QUARTZNET = [
     {"filters": 64, "kernel_size": 11, "stride": 2, "residual": False},
     {"filters": 64, "kernel_size": 13, "repeat": 2},
     {"filters": 64, "kernel_size": 15, "repeat": 2},
     {"filters": 96, "kernel_size": 1, "residual": False, "separable": False},
 ]
-JASPER = [
-    {"filters": 64, "kernel_size": 11, "stride": 2, "residual": False, "separable": False},
-    {"filters": 64, "kernel_size": 11, "repeat": 2, "separable": False, "dense": True},
-    {"filters": 64, "kernel_size": 13, "repeat": 2, "separable": False, "dense": True},
-    {"filters": 96, "kernel_size": 1, "residual": False, "separable": False},
-]
 LETTERS = " abcdefghijklmnopqrstuvwxyz'"
-
-
-@pytest.mark.long
-def test_a_canary_learns_a_handful_of_clips_from_their_transcripts(tmp_path):
-    manifest(tmp_path)
-    (tmp_path / "en.model").write_bytes(new_vocabulary(list(TEXTS.values()), 26))
-    recipe = document(
-        tmp_path,
-        steps=200,
-        batches={"seconds": 30, "buckets": 1, "label_buckets": 1},
-        student={"layers": 2, "width": 48, "heads": 4, "subsampling_channels": 16, "attention": ATTENTION},
-        languages=[{"code": "en", "vocabulary": "en.model"}],
-        dropout=0.0,
-        optimizer={"peak": 0.003, "warmup": 20, "ema": 0.95},
-        objective={"label_smoothing": 0.05},
-        augmentation={},
-    )
-    del recipe["vocabulary"]
-
-    assert score(*trained(tmp_path, recipe)).errors == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("blocks", [QUARTZNET, JASPER], ids=["quartznet", "jasper"])
-def test_convolutions_learn_a_handful_of_clips_letter_by_letter(tmp_path, blocks):
-    manifest(tmp_path)
-    recipe = document(
-        tmp_path,
-        steps=250,
-        batches={"seconds": 30, "buckets": 1},
-        convolutional={"blocks": blocks},
-        characters=LETTERS,
-        dropout=0.0,
-        optimizer={"algorithm": "novograd", "peak": 0.02, "betas": [0.95, 0.5], "warmup": 20, "ema": 0.95},
-        augmentation={},
-    )
-    del recipe["vocabulary"], recipe["student"]
-
-    assert score(*trained(tmp_path, recipe)).errors == 0
 
 
 def fifty_recordings(folder, speech_dir):

@@ -55,21 +55,6 @@ def test_it_comes_back_as_it_was(tmp_path):
     assert read.loss_scale == {"value": 2.0}
 
 
-def test_a_process_that_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):
-    path = tmp_path / "state.pt"
-    write_snapshot(path, state(step=1))
-
-    def dies(content, file):
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.torch, "save", dies)
-    with pytest.raises(KeyboardInterrupt):
-        write_snapshot(path, state(step=2))
-
-    assert read_snapshot(path, CPU).step == 1
-
-
 @pytest.mark.parametrize("has_state", [False, True])
 def test_only_a_state_that_is_there_is_said_to_be_kept(tmp_path, has_state, monkeypatch):
     path = tmp_path / "state.pt"
