@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from audio.errors import AudioError
 from audio.limits import AudioLimits
@@ -144,7 +144,7 @@ def transcribe_channels(
     at_a_time = (_CPU_BATCHES_AT_A_TIME if is_on_cpu else _GPU_BATCHES_AT_A_TIME) * batch_seconds
     with (
         ThreadPoolExecutor(1) as thread,
-        _Decoders(options.threads) as decoders,
+        closing(_Decoders(options.threads)) as decoders,
         ParallelTranscriber(model, options.decoder, options.prompt, batch_seconds) as transcribed,
     ):
         parts = _parts(_decoded(model, locations, options, decoders))
@@ -228,7 +228,7 @@ def _parts(decoded: Iterable[_Decoded | Failed]) -> Iterator[_Part | Failed]:
 
 
 class _Decoders:
-    """Threads, and a pool of processes, that decode and cut files until a ``with`` statement ends, or it is stopped."""
+    """Threads, and a pool of processes, that decode and cut files until it is closed."""
 
     def __init__(self, threads: int) -> None:
         from audio.child_process import Confinement
@@ -238,13 +238,7 @@ class _Decoders:
         self.threads, self.stopped = ThreadPoolExecutor(threads), threading.Event()
         self.pool = DecodePool(most=Confinement().children(threads, memory_bytes()))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """End what is under way, and wait for the threads."""
         if not self.stopped.is_set():
             self.stopped.set()
@@ -267,7 +261,7 @@ def _decoded(
         while pending:
             yield pending.popleft().result()
     finally:
-        decoders.stop()
+        decoders.close()
         for future in pending:
             # A file whose decoder was closed may have raised an error.
             if not (future.cancelled() or future.exception() or isinstance(left_over := future.result(), Failed)):

@@ -5,7 +5,6 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,8 @@ if TYPE_CHECKING:
     from training.clip import Clip
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredReference:
-    """A clip, its transcript and its score."""
-
-    clip: "Clip"
-    text: str
-    score: Score
+Scored = tuple["Clip", str, Score]
+"""A clip, its transcript and its score."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -59,16 +53,11 @@ def run(args: argparse.Namespace) -> int:
     model = open_model(args)
 
     started = time.perf_counter()
-    outcomes = _outcomes(model, clips, args)
+    transcribed = _transcribed(model, clips, args)
     elapsed = time.perf_counter() - started
 
-    scored = [
-        ScoredReference(
-            clip, outcome.transcript.text, scorer.score(clip.text or "", outcome.transcript.text, outcome.seconds)
-        )
-        for clip, outcome in zip(clips, outcomes, strict=True)
-        if isinstance(outcome, Transcribed)
-    ]
+    texts = [(clip, one.transcript.text, one.seconds) for clip, one in transcribed]
+    scored = [(clip, text, scorer.score(clip.text or "", text, seconds)) for clip, text, seconds in texts]
     if args.output:
         _write(Path(args.output), scored)
     by_source = _by_source(scored)
@@ -105,23 +94,26 @@ def _clips(args: argparse.Namespace) -> list["Clip"]:
     return clips
 
 
-def _outcomes(model: "Transcriber", clips: Sequence["Clip"], args: argparse.Namespace) -> list[Transcribed | Failed]:
+def _transcribed(
+    model: "Transcriber", clips: Sequence["Clip"], args: argparse.Namespace
+) -> list[tuple["Clip", Transcribed]]:
     """Transcribe the clips, naming those that fail on stderr."""
     from tqdm import tqdm
 
-    transcripts = transcribe_files(model, (str(clip.audio) for clip in clips), transcription_options(args))
-    outcomes = []
-    for clip, outcome in zip(clips, tqdm(transcripts, total=len(clips), unit="clip", disable=None), strict=True):
+    outcomes = transcribe_files(model, (str(clip.audio) for clip in clips), transcription_options(args))
+    transcribed = []
+    for clip, outcome in zip(clips, tqdm(outcomes, total=len(clips), unit="clip", disable=None), strict=True):
         if isinstance(outcome, Failed):
             tqdm.write(f"{clip.audio}: {outcome.error}", file=sys.stderr)
-        outcomes.append(outcome)
-    return outcomes
+        else:
+            transcribed.append((clip, outcome))
+    return transcribed
 
 
-def _by_source(scored: Iterable[ScoredReference]) -> dict[str, Score]:
+def _by_source(scored: Iterable[Scored]) -> dict[str, Score]:
     scores: dict[str, Score] = {}
-    for item in scored:
-        scores[item.clip.source] = scores.get(item.clip.source, Score()) + item.score
+    for clip, _, score in scored:
+        scores[clip.source] = scores.get(clip.source, Score()) + score
     return dict(sorted(scores.items()))
 
 
@@ -133,23 +125,13 @@ def _print_table(scores: Sequence[tuple[str, Score]]) -> None:
         print(f"{source:{width}}  {score.clips:6}  {score.seconds / 60:8.1f}  {score.words:7}  {wer:>6}")
 
 
-def _write(path: Path, scored: Iterable[ScoredReference]) -> None:
+def _write(path: Path, scored: Iterable[Scored]) -> None:
     try:
         # A file name may have bytes that are not UTF-8; backslashreplace makes them JSON escapes.
         with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            for item in scored:
-                file.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
+            for clip, text, score in scored:
+                fields = {"audio": str(clip.audio), "source": clip.source, "duration": score.seconds}
+                fields |= {"reference": clip.text, "text": text, "errors": score.errors, "words": score.words}
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
-
-
-def _record(item: ScoredReference) -> dict[str, object]:
-    return {
-        "audio": str(item.clip.audio),
-        "source": item.clip.source,
-        "duration": item.score.seconds,
-        "reference": item.clip.text,
-        "text": item.text,
-        "errors": item.score.errors,
-        "words": item.score.words,
-    }
