@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -81,8 +82,8 @@ def _of_pipe(folder: Path) -> Recording:
     return Recording(PIPE, str(path), PurePosixPath(_PIPE_NAME))
 
 
-def transcript_paths(found: Sequence[Recording], folder: Path, suffixes: Sequence[str]) -> list[list[Path]]:
-    """Return where the transcripts of each recording go, one path for each suffix.
+def transcript_paths(found: Sequence[Recording], folder: Path, suffixes: Sequence[str]) -> dict[str, list[Path]]:
+    """Return where the transcripts of each recording, by its location, go: one path for each suffix.
 
     ``talks/a.mp3`` goes to ``a.srt``, as players look for it; beside a ``talks/a.wav`` both keep their whole names.
 
@@ -90,10 +91,10 @@ def transcript_paths(found: Sequence[Recording], folder: Path, suffixes: Sequenc
         CommandError: if two would go to the same place.
     """
     bare = Counter(one.place.with_suffix("") for one in found)
-    paths = []
+    paths = {}
     for one in found:
         name = one.place.stem if bare[one.place.with_suffix("")] == 1 else one.place.name
-        paths.append([folder / one.place.with_name(name + suffix) for suffix in suffixes])
-    if twice := [path for path, count in Counter(path for each in paths for path in each).items() if count > 1]:
+        paths[one.location] = [folder / one.place.with_name(name + suffix) for suffix in suffixes]
+    if twice := [path for path, count in Counter(chain.from_iterable(paths.values())).items() if count > 1]:
         raise CommandError(f"two recordings would be written to {twice[0]}; transcribe one of them elsewhere")
     return paths

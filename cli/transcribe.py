@@ -110,8 +110,7 @@ def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
 
 def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
     wanted: list[Format] = args.format
-    places = transcript_paths(found, args.output_dir, [f".{one}" for one in wanted])
-    paths = dict(zip((one.location for one in found), places, strict=True))
+    paths = transcript_paths(found, args.output_dir, [f".{one}" for one in wanted])
     args.output_dir.mkdir(parents=True, exist_ok=True)  # an error now, not after the first transcripts
     named = [one for one in found if not _is_too_long(one, paths[one.location], args.output_dir)]
     failures = len(found) - len(named)

@@ -118,12 +118,7 @@ class _Layout:
 
     def reach(self, first: int) -> int:
         """Return up to where the words from ``first`` on fit the lines of a cue."""
-        end, room = first, self.size.characters - self._label
-        for _ in range(self.size.lines):
-            if end == len(self._texts) or (stop := self._line_end(end, room)) <= end:
-                break
-            end, room = stop, self.size.characters
-        return end
+        return [first, *self._line_ends(first, self.size.characters)][-1]
 
     def lines(self, first: int, last: int) -> tuple[str, ...]:
         """Return the fewest lines for some words, as even as possible; one line if they do not fit."""
@@ -141,22 +136,20 @@ class _Layout:
 
     def _breaks(self, first: int, last: int, most: int) -> list[int] | None:
         """Return where lines of at most ``most`` columns begin, except the first; None if the words do not fit."""
-        breaks: list[int] = []
-        start, room = first, most - self._label
-        while True:
-            stop = min(last, self._line_end(start, room))
-            if stop <= start:
-                return None
-            if stop == last:
-                return breaks
-            breaks.append(stop)
-            if len(breaks) == self.size.lines:
-                return None
-            start, room = stop, most
+        ends = self._line_ends(first, most)
+        return [end for end in ends if end < last] if ends and ends[-1] >= last else None
 
-    def _line_end(self, start: int, room: int) -> int:
-        """Return up to where the words from ``start`` on fit a line of ``room`` columns."""
-        return bisect_right(self._ends, self._ends[start] + self._spaces[start] + room, start) - 1
+    def _line_ends(self, first: int, most: int) -> list[int]:
+        """Return up to where the words from ``first`` on fit each line of a cue, of at most ``most`` columns."""
+        ends: list[int] = []
+        start, room = first, most - self._label
+        while len(ends) < self.size.lines and start < len(self._texts):
+            stop = bisect_right(self._ends, self._ends[start] + self._spaces[start] + room, start) - 1
+            if stop <= start:
+                break
+            ends.append(stop)
+            start, room = stop, most
+        return ends
 
     def _text(self, first: int, last: int) -> str:
         return "".join(self._texts[first:last]).strip()

@@ -73,12 +73,6 @@ def test_cuts_fall_after_sentences_and_at_pauses_rather_than_within_phrases():
     ]
 
 
-def test_two_lines_are_even():
-    (cue,) = cues(said("one two three four five six seven eight nine ten eleven", each=0.2))
-
-    assert cue.lines == ("one two three four five six", "seven eight nine ten eleven")
-
-
 def test_a_word_longer_than_a_line_has_a_cue_to_itself():
     shown = cues(said(f"a {'x' * 60} b"))
 
