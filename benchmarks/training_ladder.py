@@ -115,7 +115,7 @@ class MeasuredRung:
         """Read a batch."""
         samples = round(plan.seconds * FRONT_END.sample_rate)
         examples = [self.examples.make(plan.position.epoch, draw) for draw in plan.draws]
-        return collate(examples, plan.position, samples, FRONT_END.hop, FRONT_END.sample_rate)
+        return collate(examples, plan.position, samples)
 
     def _bucket(self, take: int) -> int:
         return int(self.buckets.of_all([self.seconds[take]], [self.labels[take]])[0])

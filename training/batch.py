@@ -9,6 +9,7 @@ from torch import Tensor
 
 from training.examples import Example
 from training.sampler import Position
+from training.student import FRONT_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,10 @@ class Batch:
         )
 
 
-def collate(examples: Sequence[Example], position: Position, samples: int, hop: int, rate: int) -> Batch:
-    """Pad clips to ``samples``, or to a longer clip, which is possible if a manifest rounds durations.
-
-    ``hop`` is the samples of a feature, ``rate`` those of a second.
-    """
+def collate(examples: Sequence[Example], position: Position, samples: int) -> Batch:
+    """Pad clips to ``samples``, or to a longer clip, which is possible if a manifest rounds durations."""
     samples = max(samples, *(len(example.samples) for example in examples))
-    features = max(1, samples // hop)
+    features = max(1, samples // FRONT_END.hop)
     return Batch(
         position=position,
         waveforms=_stacked([example.samples for example in examples], samples),
@@ -96,7 +94,7 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),
         sequences=_stacked([example.sequence for example in examples], max(len(one.sequence) for one in examples)),
         sequence_lengths=torch.tensor([len(example.sequence) for example in examples]),
-        audio_seconds=sum(len(example.samples) for example in examples) / rate,
+        audio_seconds=sum(len(example.samples) for example in examples) / FRONT_END.sample_rate,
     )
 
 

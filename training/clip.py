@@ -5,7 +5,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import soundfile
@@ -25,8 +25,7 @@ _TOLERATED_SECONDS = 0.5
 _FLOAT_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
+class ByteRange(NamedTuple):
     """The bytes of a file inside another one, such as a tar."""
 
     offset: int

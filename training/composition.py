@@ -75,7 +75,7 @@ class Composer:
         rows, samples = max(1, round(self._recipe.batches.seconds / seconds)), round(seconds * FRONT_END.sample_rate)
         skipped: list[str] = []
         made = [self._example(samples, random, skipped.append) for _ in range(rows)]
-        batch = collate(made, Position(0, step), samples, FRONT_END.hop, FRONT_END.sample_rate)
+        batch = collate(made, Position(0, step), samples)
         batch = replace(batch, skipped=tuple(skipped), part=part)
         is_silence = not any(one.samples.any() for one in made)
         return replace(batch, is_silence=True, audio_seconds=0.0) if is_silence else batch

@@ -17,7 +17,7 @@ from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
 from training.takes import Take
-from training.transcripts import Transcripts
+from training.transcripts import sequence_of, tokens_of
 from transcripts.prompt import Prompt
 
 
@@ -45,7 +45,6 @@ class Examples:
 
     Attributes:
         takes: the takes.
-        transcripts: makes labels of transcripts.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Examples:
         augmentation needs.
         """
         self.takes = takes
-        self.transcripts = Transcripts(vocabulary)
+        self._vocabulary = vocabulary
         self._augmentation = augmentation
         self._seed = seed
         self._mels = mels
@@ -86,8 +85,8 @@ class Examples:
         samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
         features = len(samples) // FRONT_END.hop
         masks = draw_masks(features, self._mels, self._augmentation.spec_augment, random)
-        tokens = np.asarray(self.transcripts.tokens(take.clip, take.clip.text), dtype=np.int64)
-        sequence = np.asarray(self.transcripts.sequence(take.clip, tokens.tolist()), dtype=np.int64)
+        tokens = np.asarray(tokens_of(take.clip, take.clip.text, self._vocabulary), dtype=np.int64)
+        sequence = np.asarray(sequence_of(take.clip, tokens.tolist(), self._vocabulary), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
             raise ManifestError(
                 f"{take.clip} has {len(sequence)} labels with its prompt; the decoder has {self._positions} positions"
@@ -103,5 +102,5 @@ class Examples:
             masked_frames=np.zeros(features, dtype=np.bool_),
             masked_mels=np.zeros(self._mels, dtype=np.bool_),
             tokens=np.empty(0, dtype=np.int64),
-            sequence=np.asarray(self.transcripts.sequence(clip, []), dtype=np.int64),
+            sequence=np.asarray(sequence_of(clip, [], self._vocabulary), dtype=np.int64),
         )

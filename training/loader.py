@@ -34,14 +34,8 @@ def load(
                 made.append(examples.make(plan.position.epoch, draw))
             except ManifestError as error:
                 skipped.append(str(error))
-        samples = round(plan.seconds * FRONT_END.sample_rate)
-        batch = collate(
-            made or [examples.silence()],
-            plan.position,
-            samples if made else 0,
-            FRONT_END.hop,
-            FRONT_END.sample_rate,
-        )
+        samples = round(plan.seconds * FRONT_END.sample_rate) if made else 0
+        batch = collate(made or [examples.silence()], plan.position, samples)
         batch = replace(batch.pinned() if pins else batch, skipped=tuple(skipped), part=plan.part)
         return batch if made else replace(batch, is_silence=True, audio_seconds=0.0)
 

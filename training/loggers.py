@@ -97,9 +97,7 @@ class WandbLogger:
         wandb = _imported("wandb")
         name = _known_run(folder / "wandb.id", step) or _keep(folder / "wandb.id", secrets.token_hex(4))
         try:
-            self._run = wandb.init(
-                project=config.project, name=config.name or folder.name, id=name, resume="allow", dir=str(folder)
-            )
+            self._run = wandb.init(project=config.project, name=folder.name, id=name, resume="allow", dir=str(folder))
         except wandb.errors.Error as error:
             raise TrainingError(f"Weights & Biases cannot begin: {error}") from error
 
@@ -120,7 +118,7 @@ class MlflowLogger:
         mlflow = _imported("mlflow")
         self._error, self._metric = mlflow.exceptions.MlflowException, mlflow.entities.Metric
         try:
-            self._client = mlflow.MlflowClient(tracking_uri=config.uri)
+            self._client = mlflow.MlflowClient()
             self._run = _known_run(folder / "mlflow.id", step)
             if self._run is None:
                 known = self._client.get_experiment_by_name(config.experiment)

@@ -1,7 +1,6 @@
 """What a run reports while it trains: lines of progress, its log, and measurements on the dev set."""
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
@@ -27,9 +26,9 @@ class Monitor:
         self,
         run: Run,
         report: Callable[[str], None],
-        word_errors: WordErrors | None = None,
-        loggers: Sequence[Logger] = (),
-        clock: Callable[[], float] = time.monotonic,
+        word_errors: WordErrors | None,
+        loggers: Sequence[Logger],
+        clock: Callable[[], float],
     ) -> None:
         """Open the log; ``word_errors``, which the dev set needs, counts the errors of a transcript.
 
@@ -45,7 +44,8 @@ class Monitor:
         self._journal = Journal(run.folder / "log.jsonl", steps, loggers) if run.ranks.is_first else None
         self._rates = self._journal.measured if self._journal else []
         self._progress = Progress(run, clock)
-        self._skipped = SkippedClips(report)
+        self._named: set[str] = set()
+        self._lost_in_a_row = 0
 
     @property
     def wants_end(self) -> bool:
@@ -72,7 +72,13 @@ class Monitor:
             TrainingError: if no clip can be used any more.
         """
         for batch in parts:
-            self._skipped.note(batch)
+            self._name(batch.skipped)
+            if not batch.is_silence:
+                self._lost_in_a_row = 0
+            # Silence without a skipped clip counts neither way.
+            self._lost_in_a_row += batch.is_lost
+            if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:  # as when a disk is gone
+                raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be used; the last: {batch.skipped[-1]}")
 
     def after_step(self, result: StepResult, *, seconds: float, waited: float) -> None:
         """Log a step, the time that it took and what it waited for batches; report and measure when it is time."""
@@ -111,7 +117,7 @@ class Monitor:
         with self._progress.paused():
             model = transcribing(run.config, run.vocabulary, run.averaged, run.front_end, run.device)
             rates = word_error_rates(model, run.dev, self._word_errors, skipped.append)
-        self._skipped.name(skipped)
+        self._name(skipped)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}
         # The weights come before the line, so that a lowest rate in the log has its weights.
         if "all" in rounded:
@@ -138,32 +144,9 @@ class Monitor:
         fields |= {"seconds": round(seconds, 4), "waited": round(waited, 4), "memory": peak_bytes(run.device)}
         self._journal.write(step=run.step, epoch=run.position.epoch, **fields)
 
-
-class SkippedClips:
-    """Reports each clip that cannot be used, but only once, and fails if no clip can be used any more."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._reported: set[str] = set()
-        self._lost_in_a_row = 0
-
-    def note(self, batch: Batch) -> None:
-        """Report the skipped clips of a batch.
-
-        Raises:
-            TrainingError: if no clip of the last batches could be used, as when a disk is gone.
-        """
-        self.name(batch.skipped)
-        if not batch.is_silence:
-            self._lost_in_a_row = 0
-        # Silence without a skipped clip counts neither way.
-        self._lost_in_a_row += batch.is_lost
-        if batch.is_lost and self._lost_in_a_row >= _LOST_BATCHES:
-            raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be used; the last: {batch.skipped[-1]}")
-
-    def name(self, skipped: Iterable[str]) -> None:
-        """Report the reasons that were not reported yet."""
+    def _name(self, skipped: Iterable[str]) -> None:
+        """Report the reasons, each once, why clips are skipped."""
         for message in skipped:
-            if message not in self._reported:
-                self._reported.add(message)
+            if message not in self._named:
+                self._named.add(message)
                 self._report(f"skipped: {message}")

@@ -233,12 +233,10 @@ class Wandb:
     """Weights & Biases, which shows the log (training/loggers.py).
 
     Attributes:
-        project: the project of the run.
-        name: the name of the run; None is that of its folder.
+        project: the project of the run, which is named after its folder.
     """
 
     project: str
-    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,12 +244,10 @@ class Mlflow:
     """MLflow, which shows the log (training/loggers.py).
 
     Attributes:
-        experiment: the experiment of the run.
-        uri: where it tracks runs; None is what ``MLFLOW_TRACKING_URI`` says.
+        experiment: the experiment of the run; ``MLFLOW_TRACKING_URI`` says where runs are tracked.
     """
 
     experiment: str
-    uri: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,46 +36,46 @@ def read_recipe(path: Path) -> Recipe:
         raise RecipeError(f"{path}: {error.strerror or error}") from error
     except CheckpointError as error:
         raise RecipeError(str(error)) from error
-    lines: dict[str, int] = {}
     try:
-        _find_lines(yaml.compose(content, Loader=_Loader), "", lines)
+        _check_keys(content)
         return _located(cast("Recipe", _record(Recipe, document, "", path.parent)), document, path.parent)
-    except _WrongKeyError as error:
-        line = f", line {lines[error.key]}" if error.key in lines else ""
-        raise RecipeError(f"{path}{line}: {error}") from error
+    except RecipeError as error:
+        raise RecipeError(with_line(error, path)) from error
 
 
-def line_of(path: Path, key: str) -> int | None:
-    """Return the line of a key in the recipe at ``path``, or of the nearest key around it that is there."""
-    lines: dict[str, int] = {}
-    _find_lines(yaml.compose(path.read_bytes(), Loader=_Loader), "", lines)
+def with_line(error: RecipeError, path: Path) -> str:
+    """Return an error's message with the recipe's path and the line of the key, or of the nearest key around it."""
+    lines, key = _lines_of(path.read_bytes()), error.key
     while key and key not in lines:
         key = key.rpartition(".")[0]
-    return lines.get(key)
+    return f"{path}{f', line {lines[key][-1]}' if key else ''}: {error}"
 
 
-class _WrongKeyError(ValueError):
-    """A key of a recipe is wrong; the message says why."""
+def _check_keys(content: bytes) -> None:
+    """Refuse a key that stands there twice."""
+    for key, (first, *others) in _lines_of(content).items():
+        if others:
+            raise RecipeError(f"{key} stands there twice, first in line {first}", key)
 
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
 
+def _lines_of(content: bytes) -> dict[str, list[int]]:
+    """Return the lines of every key and item of a recipe; a key that stands there twice has two."""
+    lines: dict[str, list[int]] = {}
 
-def _find_lines(node: yaml.Node | None, key: str, lines: dict[str, int]) -> None:
-    """Note the line of every key and item, and refuse a key that stands there twice."""
-    if isinstance(node, yaml.SequenceNode):
-        for number, item in enumerate(node.value):
-            lines[f"{key}[{number}]"] = item.start_mark.line + 1
-            _find_lines(item, f"{key}[{number}]", lines)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for name, value in node.value:
-        full = f"{key}.{name.value}" if key else str(name.value)
-        first, lines[full] = lines.get(full), name.start_mark.line + 1
-        if first is not None:
-            raise _WrongKeyError(full, f"{full} stands there twice, first in line {first}")
-        _find_lines(value, full, lines)
+    def note(key: str, place: yaml.Node, node: yaml.Node) -> None:
+        lines.setdefault(key, []).append(place.start_mark.line + 1)
+        walk(node, key)
+
+    def walk(node: yaml.Node | None, key: str) -> None:
+        if isinstance(node, yaml.SequenceNode):
+            for number, item in enumerate(node.value):
+                note(f"{key}[{number}]", item, item)
+        elif isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                note(f"{key}.{name.value}" if key else str(name.value), name, value)
+
+    walk(yaml.compose(content, Loader=_Loader), "")
+    return lines
 
 
 def _located(recipe: Recipe, document: dict[Any, Any], folder: Path) -> Recipe:
@@ -97,9 +97,9 @@ def _checkpoint(recipe: Recipe, name: str, key: str, folder: Path) -> Path:
             _check_files(recipe)
         found = checkpoint_path(name)
     except CheckpointError as error:
-        raise _WrongKeyError(key, f"{key}: {error}") from error
+        raise RecipeError(f"{key}: {error}", key) from error
     except OSError as error:
-        raise _WrongKeyError(key, f"{key}: {path}: {error.strerror}") from error
+        raise RecipeError(f"{key}: {path}: {error.strerror}", key) from error
     return path if found == Path(name) else found
 
 
@@ -114,36 +114,34 @@ def _check_files(recipe: Recipe) -> None:
             for file in manifests_of(path) if key == "data.manifests" else [path]:
                 file.stat()
         except ManifestError as error:
-            raise _WrongKeyError(key, f"{key}: {error}") from error
+            raise RecipeError(f"{key}: {error}", key) from error
         except OSError as error:
-            raise _WrongKeyError(key, f"{key}: {path}: {error.strerror}") from error
+            raise RecipeError(f"{key}: {path}: {error.strerror}", key) from error
 
 
 def _record(kind: type, values: object, key: str, folder: Path) -> object:
     """Build a dataclass from a mapping."""
     if not isinstance(values, dict):
-        raise _WrongKeyError(key, f"{key} must have keys and values")
+        raise RecipeError(f"{key} must have keys and values", key)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     types_of = get_type_hints(kind)
     known: dict[str, object] = {}
     for name, value in values.items():
         full = f"{key}.{name}" if key else str(name)
         if name not in fields:
-            raise _WrongKeyError(full, f"unknown key {full}; known: {', '.join(fields)}")
+            raise RecipeError(f"unknown key {full}; known: {', '.join(fields)}", full)
         try:
             known[name] = _value(types_of[name], value, full, folder)
             _check_bounds(known[name], fields[name].metadata, full)
-        except _WrongKeyError:
-            raise
         except ValueError as error:
-            raise _WrongKeyError(full, str(error)) from error
+            raise RecipeError(str(error), full) from error
     missing = [name for name, field in fields.items() if name not in known and _is_required(field)]
     if missing:
-        raise _WrongKeyError(key, f"{key + '.' if key else ''}{missing[0]} is missing")
+        raise RecipeError(f"{key + '.' if key else ''}{missing[0]} is missing", key)
     try:
         return kind(**known)
     except ValueError as error:
-        raise _WrongKeyError(key, f"{key}: {error}" if key else str(error)) from error
+        raise RecipeError(f"{key}: {error}" if key else str(error), key) from error
 
 
 def _value(kind: Any, value: object, key: str, folder: Path) -> object:  # noqa: ANN401  # a type, as typing spells it

@@ -1,6 +1,7 @@
 """A training run: the objects of its recipe, and its progress."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ from training.recipe import Dev, Recipe
 from training.recompute import recompute_layers
 from training.recordings import AugmentationRecordings
 from training.sampler import BucketSampler, Position
-from training.snapshot import STATE, Snapshot, check_identity, read_snapshot, write_snapshot
+from training.snapshot import STATE, check_identity, read_snapshot, write_snapshot
 from training.student import (
     check_tunable,
     new_network,
@@ -47,7 +48,7 @@ from training.student import (
 from training.take_index import TakeIndex, take_index
 from training.takes import Take
 from training.teacher import TeacherModel, read_teacher
-from training.transcripts import Transcripts
+from training.transcripts import tokens_of
 from training.vocabulary import CharacterVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
@@ -104,7 +105,7 @@ class Run:
         self.vocabulary = _vocabulary(recipe)
         config = _config(recipe, initial, self.vocabulary, teacher)
         with self.ranks.one_after_the_first():
-            self.takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), config)
+            self.takes = take_index(folder / _INDEX, recipe, self.vocabulary, config)
         self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
         of_teacher = teacher.config.encoder if teacher else None
@@ -141,7 +142,7 @@ class Run:
             recordings=self._recordings,
         )
         for take in self.dev:
-            self.examples.transcripts.tokens(take.clip, "")  # checks that the vocabulary has its language
+            tokens_of(take.clip, "", self.vocabulary)  # checks that the vocabulary has its language
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
         self.survey = [*self.takes.survey, *(one.survey for one in self._recordings.all)]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
@@ -187,17 +188,17 @@ class Run:
         """
         if not self.ranks.is_first:
             return
-        snapshot = Snapshot(
-            identity=self._identity,
-            step=self.step,
-            position=self.position,
-            audio_seconds=self.audio_seconds,
-            network=dict(self.network.state_dict()),
-            average=self.average.state,
-            optimizer=self.optimizer.state_dict(),
-            loss_scale=self.loss_scale.state_dict(),
-        )
-        write_snapshot(_state_path(self.folder), snapshot)
+        state = {
+            "identity": json.dumps(self._identity),
+            "step": self.step,
+            **dataclasses.asdict(self.position),
+            "audio_seconds": self.audio_seconds,
+            "network": dict(self.network.state_dict()),
+            "average": self.average.state,
+            "optimizer": self.optimizer.state_dict(),
+            "loss_scale": self.loss_scale.state_dict(),
+        }
+        write_snapshot(_state_path(self.folder), state)
 
     def resume(self) -> None:
         """Restore the saved state.
@@ -206,16 +207,17 @@ class Run:
             ResumeError: if there is none that can be read, or it is of another recipe or other clips.
         """
         path = _state_path(self.folder)
-        snapshot = read_snapshot(path, self.device)
-        check_identity(path, snapshot.identity, self._identity)
+        state = read_snapshot(path, self.device)
         try:
-            self.network.load_state_dict(snapshot.network)
-            self.average.restore(snapshot.average)
-            self.optimizer.load_state_dict(snapshot.optimizer)
-            self.loss_scale.load_state_dict(snapshot.loss_scale)
+            check_identity(path, json.loads(state["identity"]), json.loads(json.dumps(self._identity)))
+            self.network.load_state_dict(state["network"])
+            self.average.restore(state["average"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.loss_scale.load_state_dict(state["loss_scale"])
+            self.step, self.audio_seconds = state["step"], state["audio_seconds"]
+            self.position = Position(state["epoch"], state["batch"])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ResumeError(f"{path} is damaged: its weights are not those of this run") from error
-        self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:
         """Write the averaged weights as a ``.nemo`` archive, with the aligner of the model that is tuned.

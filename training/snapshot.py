@@ -5,21 +5,18 @@ weights, optimizer, average, loss scale and a few counters are the whole state.
 """
 
 import errno
-import json
 import pickle
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
 
 from models.device.memory import is_out_of_memory
 from training.errors import ResumeError, TrainingError
 from training.replaced import replaced
-from training.sampler import Position
 
 # Its file in the run's folder.
 STATE = "state.pt"
@@ -37,50 +34,17 @@ _DAMAGED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A run between two steps.
-
-    Attributes:
-        identity: recipe and clips of the run, as JSON values.
-        step: steps done.
-        position: the batch that comes next.
-        audio_seconds: audio trained on.
-        network, average, optimizer, loss_scale: states of these.
-    """
-
-    identity: dict[str, Any]
-    step: int
-    position: Position
-    audio_seconds: float
-    network: dict[str, Tensor]
-    average: dict[str, Tensor]
-    optimizer: dict[str, Any]
-    loss_scale: dict[str, Any]
-
-
-def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+def write_snapshot(path: Path, state: Mapping[str, Any]) -> None:
     """Replace the file at ``path`` atomically: a process that is killed while writing leaves the old state.
 
     Raises:
         TrainingError: if it cannot be written; the old state, if any, is still there.
     """
-    content = {
-        "identity": json.dumps(snapshot.identity),
-        "step": snapshot.step,
-        "epoch": snapshot.position.epoch,
-        "batch": snapshot.position.batch,
-        "audio_seconds": snapshot.audio_seconds,
-        "network": snapshot.network,
-        "average": snapshot.average,
-        "optimizer": snapshot.optimizer,
-        "loss_scale": snapshot.loss_scale,
-    }
     try:
         with replaced(path) as file:
             noting = _NotingErrors(file)
             try:
-                torch.save(content, noting)  # type: ignore[arg-type]  # has the methods that torch needs
+                torch.save(state, noting)  # type: ignore[arg-type]  # has the methods that torch needs
             except RuntimeError as error:
                 # torch's own error of a full disk does not name the reason.
                 raise noting.error or error from error
@@ -109,7 +73,7 @@ class _NotingErrors:
         self._file.flush()
 
 
-def read_snapshot(path: Path, device: torch.device) -> Snapshot:
+def read_snapshot(path: Path, device: torch.device) -> dict[str, Any]:
     """Read the state at ``path``, its tensors onto ``device``.
 
     Raises:
@@ -120,23 +84,14 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
             damaged = archive.testzip()  # torch.load does not compare checksums
         if damaged is not None:
             raise ResumeError(f"{path} is damaged (the checksum of {damaged}); move it away to begin anew")
-        content = torch.load(path, map_location=device, weights_only=True)
-        return Snapshot(
-            identity=json.loads(content["identity"]),
-            step=int(content["step"]),
-            position=Position(int(content["epoch"]), int(content["batch"])),
-            audio_seconds=float(content["audio_seconds"]),
-            network=content["network"],
-            average=content["average"],
-            optimizer=content["optimizer"],
-            loss_scale=content["loss_scale"],
-        )
+        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError as error:
         raise ResumeError(f"there is no run to resume at {path.parent}") from error
     except _DAMAGED as error:
         if reason := _unreadable(error):
             raise ResumeError(f"{path} cannot be read: {reason}") from error
         raise ResumeError(f"{path} is damaged; move it away to begin anew") from error
+    return state
 
 
 def _unreadable(error: Exception) -> str | None:
@@ -153,7 +108,6 @@ def check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) ->
     Raises:
         ResumeError: if it is not; the message names what differs.
     """
-    wanted = cast("dict[str, Any]", json.loads(json.dumps(wanted)))
     different = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
     if different:
         raise ResumeError(f"{path} is of a run with other values of {', '.join(different)}; --out names another folder")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.config import ModelConfig
+from training.attention_vocabulary import TrainingVocabulary
 from training.clip import Clip
-from training.errors import ManifestError
+from training.errors import ManifestError, RecipeError
 from training.recipe import TrainingData
 from training.takes import Take
-from training.transcripts import Transcripts
 
 _SHOWN_CHARACTERS = 12
 
@@ -41,17 +41,16 @@ class Survey:
     """Counts clips, their lengths, and problems of some of them.
 
     Files are not decoded; only their existence is checked.
-
-    Attributes:
-        takes: number of takes that are not left out.
     """
 
-    def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig, *, reads_texts: bool) -> None:
+    def __init__(
+        self, data: TrainingData, vocabulary: TrainingVocabulary, config: ModelConfig, *, reads_texts: bool
+    ) -> None:
         """Begin a survey; with ``reads_texts``, the run learns from transcripts, and else nothing is said of them."""
-        self.takes = 0
+        self._takes = 0  # that are not left out
         self._learned = _Group("take")
         self._data = data
-        self._vocabulary = transcripts.vocabulary
+        self._vocabulary = vocabulary
         self._config = config
         self._reads_texts = reads_texts
         self._all, self._missing, self._untimed, self._short, self._long = (_Group() for _ in range(5))
@@ -91,7 +90,7 @@ class Survey:
 
         ``sequence`` has the labels of its transcript with its prompt, for an attention decoder.
         """
-        self.takes += 1
+        self._takes += 1
         is_learned = self._is_there(take.clip.audio)
         if take.clip.text is not None and self._reads_texts:
             is_learned &= self._note_text(take, take.clip.text, tokens, sequence)
@@ -119,35 +118,26 @@ class Survey:
             self._endless.add(take)
         return not is_endless and not (is_crowded and config.transducer is None)
 
-    @property
-    def dense(self) -> str:
-        """A line about the takes with too many labels in a second."""
-        return f"{self._dense} {self._too_dense}"
-
-    @property
-    def _too_dense(self) -> str:
-        return f"with over {self._data.max_labels_per_second or 0:g} labels a second, such as {self._dense.first}"
-
-    @property
-    def untimed(self) -> str:
-        """A line about the clips without a length; empty if there are none."""
-        return f"{self._untimed} {self._no_length}" if self._untimed.count else ""
-
-    @property
-    def _no_length(self) -> str:
-        return f"no duration above 0, such as {self._untimed.first}"
-
     def lines(self) -> list[str]:
         """Return lines about the number and length of clips, and problems of some of them.
 
         Raises:
+            RecipeError: if every clip is left out.
             ManifestError: if none of the files exists, or too many transcripts have characters without a label.
         """
+        data = self._data
+        no_length = f"no duration above 0, such as {self._untimed.first}"
+        too_dense = f"with over {data.max_labels_per_second or 0:g} labels a second, such as {self._dense.first}"
+        if not (self._takes or self._dense.count):
+            untimed = f": {self._untimed} {no_length}" if self._untimed.count else ""
+            raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s{untimed}", "data")
+        if not self._takes:
+            raise RecipeError(f"no clip is left: {self._dense} {too_dense}", "data.max_labels_per_second")
         if self._missing.count + self._untimed.count == self._all.count:
             raise ManifestError(f"{self._missing.first}: No such file or directory (nor any other clip's)")
-        if self._unknown.count > self._data.unknown_share * self.takes:
+        if self._unknown.count > data.unknown_share * self._takes:
             raise ManifestError(
-                f"{self._unknown} of {self.takes:,} with letters or digits that the vocabulary lacks "
+                f"{self._unknown} of {self._takes:,} with letters or digits that the vocabulary lacks "
                 f"({self._examples()}), such as {self._unknown.first}: the model would learn its unknown piece; "
                 "write them with its letters, or raise data.unknown_share"
             )
@@ -155,13 +145,13 @@ class Survey:
             f"{self._all}; trained on: {self._learned.amount}, {shown_length(self._learned.seconds)}",
             *_line(
                 "left out",
-                (f"under data.min_seconds, {self._data.min_seconds:g} s", self._short),
-                (f"over data.max_seconds, {self._data.max_seconds:g} s", self._long),
-                (self._too_dense, self._dense),
+                (f"under data.min_seconds, {data.min_seconds:g} s", self._short),
+                (f"over data.max_seconds, {data.max_seconds:g} s", self._long),
+                (too_dense, self._dense),
             ),
             *_line(
                 "skipped",
-                (self._no_length, self._untimed),
+                (no_length, self._untimed),
                 (f"no file, such as {self._missing.first}", self._missing),
             ),
             *_line(

@@ -16,8 +16,9 @@ import json
 import os
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,15 @@ from tqdm import tqdm
 
 from models import Prompt
 from models.config import ModelConfig
+from training.attention_vocabulary import TrainingVocabulary
 from training.clip import ByteRange, Clip
-from training.errors import ManifestError, RecipeError, TrainingError
+from training.errors import ManifestError, TrainingError
 from training.manifest import clips_of, files_of, manifests_of
 from training.recipe import Recipe
 from training.replaced import replaced
 from training.survey import Survey
 from training.takes import Take, fitting
-from training.transcripts import Transcripts
+from training.transcripts import sequence_of, tokens_of
 
 _FORMAT = 4
 _CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
@@ -87,18 +89,12 @@ class TakeIndex(Sequence[Take]):
     def __len__(self) -> int:
         return len(self._records)
 
-    @overload
-    def __getitem__(self, index: int) -> Take: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Take]: ...
-    def __getitem__(self, index: int | slice) -> Take | Sequence[Take]:
-        """Return a take, or some.
+    def __getitem__(self, index: int) -> Take:  # type: ignore[override]  # slices are not asked for
+        """Return a take.
 
         Raises:
             ManifestError: if the index is damaged.
         """
-        if isinstance(index, slice):
-            return [self[one] for one in range(len(self))[index]]
         record = self._records[index]
         line = os.pread(self._file, int(record["size"]), int(record["place"]))
         try:
@@ -107,7 +103,7 @@ class TakeIndex(Sequence[Take]):
             raise ManifestError(f"{self._path} is damaged; remove its folder, and it is made again") from error
 
 
-def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
+def take_index(folder: Path, recipe: Recipe, vocabulary: TrainingVocabulary, config: ModelConfig) -> TakeIndex:
     """Return the takes of a recipe: each clip at each speed at which its length and its density of labels are allowed.
 
     An index that is in the folder is used if it still holds.
@@ -127,7 +123,7 @@ def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: M
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _ABOUT).unlink(missing_ok=True)
-        about = {"made_of": made_of, **_write(folder, recipe, transcripts, config)}
+        about = {"made_of": made_of, **_write(folder, recipe, vocabulary, config)}
         with replaced(folder / _ABOUT) as file:
             file.write(json.dumps(about).encode())
         return TakeIndex(folder, about)
@@ -157,24 +153,22 @@ def _state(path: Path) -> list[str | int]:
     return [str(path), found.st_size, found.st_mtime_ns]
 
 
-def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> dict[str, Any]:
+def _write(folder: Path, recipe: Recipe, vocabulary: TrainingVocabulary, config: ModelConfig) -> dict[str, Any]:
     """Write the clips and the takes, and return what index.json says about them."""
     data = recipe.data
-    survey = Survey(data, transcripts, config, reads_texts=recipe.teacher is None)
+    survey = Survey(data, vocabulary, config, reads_texts=recipe.teacher is None)
     tars, digest = dict[Path, None](), hashlib.sha256()  # files that hold several recordings
-    fitted = 0
     with replaced(folder / _CLIPS) as clips, replaced(folder / _TAKES) as takes:
         for number, clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
             survey.note_clip(clip)
             kept, tokens = [], list[int]()
-            for take in fitting([clip], data):
-                fitted += 1
+            for take in fitting(clip, data):
                 if clip.text is None and recipe.teacher is None:
                     raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
-                tokens = tokens or transcripts.tokens(clip, clip.text or "")
+                tokens = tokens or tokens_of(clip, clip.text or "", vocabulary)
                 if survey.is_dense(take, len(tokens)):
                     continue
-                sequence = transcripts.sequence(clip, tokens)
+                sequence = sequence_of(clip, tokens, vocabulary)
                 survey.note_take(take, tokens, sequence)
                 kept.append((take, 0 if clip.text is None else len(sequence) or len(tokens)))
             if not kept:
@@ -189,11 +183,6 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
                 digest.update(_identity(take).encode())
             clips.write(line)
         sizes = [clips.tell(), takes.tell()]
-    if not fitted:
-        untimed = f": {survey.untimed}" if survey.untimed else ""
-        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s{untimed}", "data")
-    if not survey.takes:
-        raise RecipeError(f"no clip is left: {survey.dense}", "data.max_labels_per_second")
     return {
         "survey": survey.lines(),
         "digest": digest.hexdigest(),
@@ -215,20 +204,8 @@ def _manifests(recipe: Recipe) -> list[tuple[int, Path]]:
 
 def _line(clip: Clip) -> bytes:
     """Return a clip as a line."""
-    byte_range = None if clip.byte_range is None else [clip.byte_range.offset, clip.byte_range.size]
-    fields = [
-        str(clip.audio),
-        clip.name,
-        clip.seconds,
-        clip.text,
-        clip.source,
-        clip.speaker,
-        clip.prompt[:_OF_CLIPS],
-        clip.start,
-        byte_range,
-        clip.where,
-    ]
-    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    values = {field.name: getattr(clip, field.name) for field in fields(clip)} | {"prompt": clip.prompt[:_OF_CLIPS]}
+    content = json.dumps(list(values.values()), ensure_ascii=False, separators=(",", ":"), default=str)  # the path
     return content.encode(errors="surrogatepass") + b"\n"
 
 
@@ -241,7 +218,7 @@ def _clip(line: bytes) -> Clip:
     audio, name, seconds, text, source, speaker, prompt, start, byte_range, where = json.loads(
         line.decode(errors="surrogatepass")
     )
-    inside = None if byte_range is None else ByteRange(*byte_range)
+    inside = ByteRange(*byte_range) if byte_range else None
     return Clip(Path(audio), name, seconds, text, source, speaker, Prompt(*prompt), start, inside, where)
 
 

@@ -1,6 +1,5 @@
 """Takes: a take is a clip at one speed, the unit of sampling and examples."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +39,7 @@ class Take:
         return np.concatenate(list(resampled([samples], round(rate * self.speed), rate)))
 
 
-def fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
-    """Yield each clip at each speed at which it is neither too short nor too long."""
-    for clip in clips:
-        for speed in data.speeds:
-            take = Take(clip, speed)
-            if data.min_seconds <= take.seconds <= data.max_seconds:
-                yield take
+def fitting(clip: Clip, data: TrainingData) -> list[Take]:
+    """Return a clip at each speed at which it is neither too short nor too long."""
+    takes = [Take(clip, speed) for speed in data.speeds]
+    return [take for take in takes if data.min_seconds <= take.seconds <= data.max_seconds]

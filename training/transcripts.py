@@ -6,34 +6,25 @@ from training.errors import ManifestError
 from transcripts.prompt import PromptError
 
 
-class Transcripts:
-    """Makes labels of transcripts. Threads may share it.
+def tokens_of(clip: Clip, text: str, vocabulary: TrainingVocabulary) -> list[int]:
+    """Return the labels of a clip's transcript.
 
-    Attributes:
-        vocabulary: the vocabulary.
+    Raises:
+        ManifestError: if the vocabulary does not have its language.
     """
+    sequence_of(clip, [], vocabulary)
+    return vocabulary.encode(text, clip.prompt)
 
-    def __init__(self, vocabulary: TrainingVocabulary) -> None:
-        self.vocabulary = vocabulary
 
-    def tokens(self, clip: Clip, text: str) -> list[int]:
-        """Return the labels of a clip's transcript.
+def sequence_of(clip: Clip, tokens: list[int], vocabulary: TrainingVocabulary) -> list[int]:
+    """Return prompt, transcript and end for an attention decoder; empty without one.
 
-        Raises:
-            ManifestError: if the vocabulary does not have its language.
-        """
-        self.sequence(clip, [])
-        return self.vocabulary.encode(text, clip.prompt)
-
-    def sequence(self, clip: Clip, tokens: list[int]) -> list[int]:
-        """Return prompt, transcript and end for an attention decoder; empty without one.
-
-        Raises:
-            ManifestError: if the vocabulary cannot express the manifest's prompt.
-        """
-        if not isinstance(self.vocabulary, AttentionVocabulary):
-            return []
-        try:
-            return [*self.vocabulary.question(clip.prompt), *tokens, self.vocabulary.end]
-        except PromptError as error:
-            raise ManifestError(f"{clip}: {error}") from error
+    Raises:
+        ManifestError: if the vocabulary cannot express the manifest's prompt.
+    """
+    if not isinstance(vocabulary, AttentionVocabulary):
+        return []
+    try:
+        return [*vocabulary.question(clip.prompt), *tokens, vocabulary.end]
+    except PromptError as error:
+        raise ManifestError(f"{clip}: {error}") from error

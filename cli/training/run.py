@@ -19,7 +19,6 @@ from cli.numbers import positive
 if TYPE_CHECKING:
     import torch
 
-    from training.errors import RecipeError
     from training.evaluation import WordErrors
     from training.ranks import Ranks
     from training.recipe import Recipe
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from training.errors import RecipeError
     from training.loggers import check_loggers
     from training.ranks import local_device, process_group
-    from training.recipe_file import read_recipe
+    from training.recipe_file import read_recipe, with_line
 
     device = torch_device(args.device)
     if not (args.check or args.probe):
@@ -74,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
+    recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
     try:
-        recipe = read_recipe(Path(args.recipe))  # downloads the checkpoints that it names, so options come first
         if args.check or args.probe:
             return _look_ahead(recipe, device, probes=args.probe)
         check_loggers(recipe.loggers, tensorboard=args.tensorboard)
@@ -83,18 +82,7 @@ def run(args: argparse.Namespace) -> int:
         with process_group(device) as ranks:
             return _train(args, recipe, folder, device, ranks)
     except RecipeError as error:
-        raise CommandError(_with_line(error, args.recipe)) from error
-
-
-def _with_line(error: "RecipeError", recipe: str) -> str:
-    """Return the message of an error with the file and the line of the recipe, if it does not begin with them."""
-    from training.recipe_file import line_of
-
-    path = Path(recipe)
-    if str(error).startswith(str(path)):
-        return str(error)
-    line = line_of(path, error.key) if error.key else None
-    return f"{path}{f', line {line}' if line else ''}: {error}"
+        raise CommandError(with_line(error, Path(args.recipe))) from error
 
 
 def _train(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torch.device", ranks: "Ranks") -> int:

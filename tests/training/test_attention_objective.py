@@ -23,6 +23,7 @@ from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
 from training.step import take_step
+from training.transcripts import sequence_of, tokens_of
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_vocabulary
 
@@ -102,8 +103,8 @@ def test_sequences_are_prompt_transcript_and_end(tmp_path):
     run = Run(run.recipe, tmp_path, CPU)
     clip = run.examples.takes[0].clip
 
-    tokens = run.examples.transcripts.tokens(clip, clip.text)
-    sequence = run.examples.transcripts.sequence(clip, tokens)
+    tokens = tokens_of(clip, clip.text, run.vocabulary)
+    sequence = sequence_of(clip, tokens, run.vocabulary)
 
     pieces = [run.vocabulary.tokenizer.pieces[label] for label in sequence]
     assert clip.prompt == Prompt("en", "de", punctuation=False)

@@ -48,7 +48,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     make = examples(tmp_path, some).make
     made = [make(0, Draw(index, 0)) for index in range(len(some))]
 
-    batch = collate(made, Position(3, 4), samples=16_000, hop=160, rate=16_000)
+    batch = collate(made, Position(3, 4), samples=16_000)
 
     longest = max(len(one.samples) for one in made)
     assert batch.position == Position(3, 4)
@@ -71,7 +71,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
 def test_clips_shorter_than_their_bucket_are_padded_to_it(tmp_path):
     make = examples(tmp_path).make
 
-    batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000, hop=160, rate=16_000)
+    batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000)
 
     assert batch.waveforms.shape == (1, 64_000)
     assert batch.masked_frames.shape == (1, 400)

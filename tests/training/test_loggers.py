@@ -38,7 +38,7 @@ class Elsewhere:
     exceptions = SimpleNamespace(MlflowException=BrokenError)
     entities = SimpleNamespace(Metric=lambda key, value, now, step: (step, key, value))
 
-    def MlflowClient(self, tracking_uri):  # noqa: N802  # its name there
+    def MlflowClient(self):  # noqa: N802  # its name there
         return self
 
     def get_experiment_by_name(self, name):

@@ -246,6 +246,18 @@ def test_a_run_that_gets_sigterm_saves_its_last_step(tmp_path, asked):
     assert run.step == 21
 
 
+@pytest.mark.parametrize("missing", ["identity", "epoch", "network"])
+def test_a_state_without_a_part_is_refused(tmp_path, missing):
+    finish(new_run(tmp_path, steps=2))
+    path = tmp_path / "out" / "state.pt"
+    state = torch.load(path)
+    del state[missing]
+    torch.save(state, path)
+
+    with pytest.raises(ResumeError, match="damaged"):
+        new_run(tmp_path, steps=2).resume()
+
+
 def test_another_recipe_does_not_go_on_with_a_run(tmp_path):
     finish(new_run(tmp_path, steps=2))
 

@@ -19,7 +19,6 @@ from training.recipe_file import read_recipe
 from training.run import Run
 from training.student import student_config
 from training.take_index import _clip, _line, take_index
-from training.transcripts import Transcripts
 from training.vocabulary_file import read_vocabulary
 
 CPU = torch.device("cpu")
@@ -42,8 +41,8 @@ CLIPS = st.builds(
 def index_of(folder, **changes):
     """The index of a recipe's takes, in ``folder``."""
     recipe = read_recipe(recipe_file(folder, **changes))
-    vocabulary = Transcripts(read_vocabulary(CHECKPOINT))
-    return take_index(folder / "takes", recipe, vocabulary, student_config(recipe.student, vocabulary.vocabulary.size))
+    vocabulary = read_vocabulary(CHECKPOINT)
+    return take_index(folder / "takes", recipe, vocabulary, student_config(recipe.student, vocabulary.size))
 
 
 def made(folder):
@@ -69,9 +68,8 @@ def test_the_takes_are_those_of_the_manifests(tmp_path):
     wanted = [(clip, speed) for clip in clips for speed in (0.9, 1.1) if clip.seconds / speed <= 5]
     assert [(take.clip, take.speed) for take in takes] == wanted
     assert takes.seconds.tolist() == [take.seconds for take in takes]
-    transcripts = Transcripts(read_vocabulary(CHECKPOINT))
-    assert takes.labels.tolist() == [len(transcripts.tokens(take.clip, take.clip.text)) for take in takes]
-    assert takes[-1] == takes[len(takes) - 1] == takes[-2:][1]
+    vocabulary = read_vocabulary(CHECKPOINT)
+    assert takes.labels.tolist() == [len(vocabulary.encode(take.clip.text)) for take in takes]
 
 
 def test_an_index_is_used_again_until_a_manifest_or_the_recipe_changes(tmp_path):

@@ -62,6 +62,6 @@ def test_every_clip_is_taken_at_every_speed_at_which_it_fits(tmp_path):
     manifest.write_text("\n".join(map(json.dumps, rows)))
 
     data = TrainingData(manifests=(manifest,), max_seconds=10, speeds=(0.9, 1.1))
-    takes = fitting(read_manifest(manifest), data)
+    takes = [take for clip in read_manifest(manifest) for take in fitting(clip, data)]
 
     assert [take.name for take in takes] == ["short@0.9", "long@1.1", "fits@0.9", "fits@1.1"]

@@ -157,11 +157,12 @@ class _TransducerLoss(torch.autograd.Function):
         scorer: _Scorer,
     ) -> Tensor:
         learns = any(ctx.needs_input_grad)
+        inputs = encoded, predicted, weight, bias
         with torch.autocast(encoded.device.type, enabled=False):
-            batch = _Batch((encoded, predicted, weight, bias), transcripts, scorer, learns=learns)
+            batch = _Batch(inputs, transcripts, scorer, learns=learns)
             loss = batch.loss()
-        if batch.gradients:
-            ctx.save_for_backward(*batch.gradients.like(weight, bias))
+        gradients = zip(batch.gradients, inputs, strict=False)  # none, if they are not wanted
+        ctx.save_for_backward(*(each.to(of.dtype) for each, of in gradients))
         return loss
 
     @staticmethod
@@ -170,41 +171,12 @@ class _TransducerLoss(torch.autograd.Function):
         return *(gradient.to(each.dtype) * each for each in ctx.saved_tensors), None, None
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """For some nodes, sums after the activation, [nodes, joint width], and logits, [nodes, outputs]."""
-
-    hidden: Tensor
-    logits: Tensor
-
-
-@dataclass(slots=True)
-class _Gradients:
-    """Gradients of frames, predictions, weight and bias."""
-
-    encoded: Tensor
-    predicted: Tensor
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def of(cls, inputs: tuple[Tensor, Tensor, Tensor, Tensor], wide: torch.dtype) -> "_Gradients":
-        """Return zero gradients."""
-        encoded, predicted, weight, bias = inputs
-        return cls(
-            torch.zeros_like(encoded),
-            torch.zeros_like(predicted),
-            torch.zeros_like(weight, dtype=wide),
-            torch.zeros_like(bias, dtype=wide),
-        )
-
-    def like(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the gradients, each in the dtype of its tensor."""
-        return self.encoded, self.predicted, self.weight.to(weight.dtype), self.bias.to(bias.dtype)
-
-
 class _Batch:
-    """The computation of a batch's loss; ``gradients`` are None if they are not wanted."""
+    """The computation of a batch's loss.
+
+    ``gradients`` are those of frames, predictions, weight and bias, the last two in the dtype of sums; none if they are
+    not wanted.
+    """
 
     def __init__(
         self,
@@ -221,7 +193,9 @@ class _Batch:
         self._arcs = arcs_of(scorer.outputs.durations)
         self._wide = torch.promote_types(self._encoded.dtype, torch.float32)  # dtype of sums
         self._most_nodes = max(1, scorer.room.scores // max(weight.shape))
-        self.gradients = _Gradients.of(inputs, self._wide) if learns else None
+        dtypes = (None, None, self._wide, self._wide)
+        zeros = (torch.zeros_like(each, dtype=dtype) for each, dtype in zip(inputs, dtypes, strict=True))
+        self.gradients = tuple(zeros) if learns else ()
 
     def loss(self) -> Tensor:
         """Return the sum of the clips' losses, and compute the gradients."""
@@ -243,47 +217,48 @@ class _Batch:
         for part in parts:
             nodes = row.nodes(part)
             scored = self._scored(clips, nodes)
-            weighed = operations.weigh(scored.logits, nodes.next_label, outputs)
+            weighed = operations.weigh(scored[1], nodes.next_label, outputs)
             weights.flatten(1)[:, nodes.lattice_index] = weighed.weights
             masses.append(weighed.mass)
             kept = scored if len(parts) == 1 else None
             del scored  # freed before the next part takes as much
         aligned = operations.align(weights, self._arcs, frames, labels)
         if self.gradients:
-            self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), kept)
+            self._learn(clips, row, masses, aligned.shares.flatten(1), kept)
         is_possible = aligned.log_probability != -torch.inf  # so a NaN stays, and stops the run
         return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
 
-    def _scored(self, clips: slice, nodes: Nodes) -> _Scored:
+    def _scored(self, clips: slice, nodes: Nodes) -> tuple[Tensor, Tensor]:
+        """Return sums after the activation, [nodes, joint width], and logits, [nodes, outputs]."""
         sums = self._encoded[clips].flatten(0, 1)[nodes.frame]
         sums += self._predicted[clips].flatten(0, 1)[nodes.prediction]
         hidden: Tensor = self._scorer.activation(sums)
-        return _Scored(hidden, linear(hidden, self._weight, self._bias))
+        return hidden, linear(hidden, self._weight, self._bias)
 
     def _learn(
         self,
-        gradients: _Gradients,
         clips: slice,
         row: PackedClips,
         masses: Sequence[Tensor],
         shares: Tensor,
-        scored: _Scored | None,
+        scored: tuple[Tensor, Tensor] | None,
     ) -> None:
         """Compute the gradients of some clips, given the shares of arcs, [arcs, lattice entries]."""
         scorer = self._scorer
+        encoded, predicted, weight, bias = self.gradients
         of_frames, of_predictions = (
             torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._encoded, self._predicted)
         )
         for part, mass in zip(row.parts(self._most_nodes), masses, strict=True):
             nodes = row.nodes(part)
-            found = scored or self._scored(clips, nodes)
+            hidden, logits = scored or self._scored(clips, nodes)
             taken = shares[:, nodes.lattice_index]
-            of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
-            gradients.weight += of_logits.T @ found.hidden
-            gradients.bias += of_logits.sum(0, dtype=self._wide)
+            of_logits = scorer.operations.pull(logits, mass, nodes.next_label, taken, scorer.outputs)
+            weight += of_logits.T @ hidden
+            bias += of_logits.sum(0, dtype=self._wide)
             # Back through ReLU, from the values after it.
-            of_sums = torch.ops.aten.threshold_backward(of_logits @ self._weight, found.hidden, 0)
+            of_sums = torch.ops.aten.threshold_backward(of_logits @ self._weight, hidden, 0)
             scorer.operations.fold(of_sums, row, part, of_frames, of_predictions)
-            del found, of_logits, of_sums
-        gradients.encoded[clips] = of_frames.view_as(self._encoded[clips])
-        gradients.predicted[clips] = of_predictions.view_as(self._predicted[clips])
+            del hidden, logits, of_logits, of_sums
+        encoded[clips] = of_frames.view_as(self._encoded[clips])
+        predicted[clips] = of_predictions.view_as(self._predicted[clips])
