@@ -14,32 +14,20 @@ def digest(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Limits of a key; None means no limit.
+    """Limits of a key; None means no limit."""
 
-    Attributes:
-        max_requests: transcriptions under way at the same time.
-        requests_per_minute: transcriptions begun in a minute.
-        audio_seconds_per_minute: audio transcribed in a minute.
-    """
-
-    max_requests: int | None = None
-    requests_per_minute: int | None = None
-    audio_seconds_per_minute: float | None = None
+    max_requests: int | None = None  # transcriptions under way at the same time
+    requests_per_minute: int | None = None  # transcriptions begun in a minute
+    audio_seconds_per_minute: float | None = None  # audio transcribed in a minute
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of the configuration for a key.
-
-    Attributes:
-        name: name of its owner.
-        digest: digest of the key; see `digest`.
-        limits: limits of all keys of this name together; None for those of the service.
-    """
+    """An entry of the configuration for a key."""
 
     name: str
     digest: str
-    limits: KeyLimits | None = None
+    limits: KeyLimits | None = None  # limits of all keys of this name together; None for those of the service
 
     @classmethod
     def parse(cls, entry: str, limits: KeyLimits | None = None) -> "Key":

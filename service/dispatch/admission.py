@@ -25,23 +25,14 @@ _RETRY_AFTER = (1, 60)  # older clients ignore longer waits, and a shorter wait 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Limits of what may be under way at the same time.
+    """Limits of what may be under way at the same time."""
 
-    Attributes:
-        max_requests: requests that were accepted and are not finished.
-        max_stored_bytes: bytes of uploads that are being received or decoded.
-        max_queued_audio_seconds: decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
-        max_wait_seconds: the predicted wait of a new recording.
-        timeout_seconds: how long a recording may take in addition to its own length; a job may take any time.
-        takes_jobs: whether clients may send jobs instead.
-    """
-
-    max_requests: int
-    max_stored_bytes: int
-    max_queued_audio_seconds: float
-    max_wait_seconds: float
-    timeout_seconds: float
-    takes_jobs: bool = False
+    max_requests: int  # requests that were accepted and are not finished
+    max_stored_bytes: int  # bytes of uploads that are being received or decoded
+    max_queued_audio_seconds: float  # decoded audio without a transcript, in memory or on disk
+    max_wait_seconds: float  # the predicted wait of a new recording
+    timeout_seconds: float  # how long a recording may take in addition to its own length; a job may take any time
+    takes_jobs: bool = False  # whether clients may send jobs instead
 
 
 class Permit:

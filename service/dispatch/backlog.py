@@ -9,23 +9,14 @@ from itertools import accumulate
 
 @dataclass(slots=True, eq=False)
 class BacklogEntry:
-    """The audio of an accepted recording.
-
-    Attributes:
-        model: id of the model.
-        unanswered_seconds: audio without a transcript; only `Backlog` changes it.
-        unstaged_seconds: audio that is not in the batcher yet: a long recording enters it part by part.
-        is_background: whether it is a job's, which does not count in predicted waits.
-        seconds: its length; while it arrives, so far.
-        deadline: monotonic time by which it needs its transcript.
-    """
+    """The audio of an accepted recording."""
 
     model: str
-    unanswered_seconds: float
-    unstaged_seconds: float
-    is_background: bool
-    seconds: float
-    deadline: float = math.inf
+    unanswered_seconds: float  # audio without a transcript; only `Backlog` changes it
+    unstaged_seconds: float  # audio that is not in the batcher yet: a long recording enters it part by part
+    is_background: bool  # whether it is a job's, which does not count in predicted waits
+    seconds: float  # its length; while it arrives, so far
+    deadline: float = math.inf  # monotonic time by which it needs its transcript
 
 
 class Backlog:

@@ -75,17 +75,11 @@ def pick_bucket(seconds: float, edges: Sequence[float]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """The bounds of a batch for one model.
+    """The bounds of a batch for one model."""
 
-    Attributes:
-        batch_seconds: audio-seconds, padding included.
-        padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
-        rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
-    """
-
-    batch_seconds: float
-    padded_seconds: Sequence[float] = ()
-    rtfx: float = 1.0
+    batch_seconds: float  # audio-seconds, padding included
+    padded_seconds: Sequence[float] = ()  # lengths that the device pads to, ascending; none: that of the longest
+    rtfx: float = 1.0  # audio-seconds per second of the device; turns lengths into times for the response ratio
 
     def most_rows(self, longest: float, share: float = 1.0) -> int:
         """Return how many utterances, the longest of which has ``longest`` seconds, fit a share of the budget."""
@@ -131,15 +125,10 @@ class Budget:
 
 
 class _BucketKey(NamedTuple):
-    """A bucket of a lane.
+    """A bucket of a lane."""
 
-    Attributes:
-        length: the index of its range of lengths.
-        has_times: whether the model writes two times with each word, which makes a text two to three times as long.
-    """
-
-    length: int
-    has_times: bool
+    length: int  # the index of its range of lengths
+    has_times: bool  # whether the model writes two times with each word, which makes a text two to three times as long
 
 
 @dataclass(slots=True)

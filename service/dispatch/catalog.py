@@ -11,28 +11,16 @@ from service.engine.protocol import Ready
 
 @dataclass(slots=True, eq=False)
 class ServedModel:
-    """A model of the service.
+    """A model of the service."""
 
-    Attributes:
-        id: its name for clients.
-        checkpoint: where its weights come from.
-        ready: the last description of it by an engine; None until one has loaded it.
-        is_leaving: whether it takes no new requests.
-        is_on_demand: whether it was loaded for a request, and may be unloaded when idle.
-        identifies: whether it is the language identifier, for which clients cannot ask.
-        users: number of requests that use it now.
-        last_used: time of ``clock`` when it was loaded, or its last request ended.
-        clock: monotonic seconds.
-    """
-
-    id: str
-    checkpoint: str
-    ready: Ready | None = None
-    is_leaving: bool = False
-    is_on_demand: bool = False
-    identifies: bool = False
+    id: str  # its name for clients
+    checkpoint: str  # where its weights come from
+    ready: Ready | None = None  # the last description of it by an engine; None until one has loaded it
+    is_leaving: bool = False  # whether it takes no new requests
+    is_on_demand: bool = False  # whether it was loaded for a request, and may be unloaded when idle
+    identifies: bool = False  # whether it is the language identifier, for which clients cannot ask
     users: int = 0
-    last_used: float = 0.0
+    last_used: float = 0.0  # time of ``clock`` when it was loaded, or its last request ended
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     _unused: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 

@@ -71,22 +71,14 @@ class RequestCounts:
 
 
 class Outlook(NamedTuple):
-    """What gate 1 knows of the queue.
+    """What gate 1 knows of the queue."""
 
-    Attributes:
-        predicted_wait: seconds until a recording accepted now would have its turn, after one turn of each recording
-            before it.
-        waiting_seconds: the decoded audio without a transcript, except that of jobs.
-        loading_seconds: how long a model takes to load, as far as known.
-        is_loaded: whether an engine has been ready.
-        is_draining: whether new requests are refused, because the service shuts down.
-    """
-
+    # Seconds until a recording accepted now would have its turn, after one turn of each recording before it.
     predicted_wait: float
-    waiting_seconds: float
-    loading_seconds: float
-    is_loaded: bool
-    is_draining: bool
+    waiting_seconds: float  # the decoded audio without a transcript, except that of jobs
+    loading_seconds: float  # how long a model takes to load, as far as known
+    is_loaded: bool  # whether an engine has been ready
+    is_draining: bool  # whether new requests are refused, because the service shuts down
 
 
 class SharedMemory:

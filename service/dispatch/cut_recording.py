@@ -24,17 +24,10 @@ _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server
 
 @dataclass(frozen=True, slots=True)
 class CutRecording:
-    """A recording, and where it is cut.
-
-    Attributes:
-        recording: the decoded recording.
-        rule: where to cut it; None: it is one utterance.
-        detector: finds the speech.
-        threads: threads for cutting and reading.
-    """
+    """A recording, and where it is cut."""
 
     recording: Recording
-    rule: SegmentRule | None
+    rule: SegmentRule | None  # where to cut it; None: it is one utterance
     detector: SpeechDetector
     threads: Executor
     _probabilities: list[SpeechProbabilities] = field(default_factory=list, init=False, repr=False)

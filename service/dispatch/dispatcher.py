@@ -44,27 +44,16 @@ _NO_CUT = Segment(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer for an utterance.
-
-    Attributes:
-        transcript: its transcript.
-        queue_seconds: how long the utterance waited for a batch.
-        start: where it begins, in seconds of its recording.
-        end: where it ends.
-        identified: its language, if that was identified.
-        cut: the part of the recording, in samples.
-        has_text: whether the model wrote anything for it; joining may have moved its words to a neighbour.
-        rescued: its stretches that had speech and no words until they were transcribed again.
-    """
+    """The answer for an utterance."""
 
     transcript: Transcript
-    queue_seconds: float
-    start: float = 0.0
-    end: float = math.inf
-    identified: Identified | None = None
-    cut: Segment = _NO_CUT
-    has_text: bool = False
-    rescued: Sequence[Gap] = ()
+    queue_seconds: float  # how long the utterance waited for a batch
+    start: float = 0.0  # where it begins, in seconds of its recording
+    end: float = math.inf  # where it ends
+    identified: Identified | None = None  # its language, if that was identified
+    cut: Segment = _NO_CUT  # the part of the recording, in samples
+    has_text: bool = False  # whether the model wrote anything for it; joining may have moved its words to a neighbour
+    rescued: Sequence[Gap] = ()  # its stretches that had speech and no words until they were transcribed again
 
     @property
     def identify_seconds(self) -> float:

@@ -12,33 +12,20 @@ from transcripts.spoken_language import LanguageDecision, Probabilities, Spoken
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """How the language of a recording is identified.
+    """How the language of a recording is identified."""
 
-    Attributes:
-        lane: the language identifier.
-        rate: rate of the audio that it takes, in Hz.
-        possible: the languages that may be chosen, at least one.
-        is_exhaustive: whether no other language is spoken; see `LanguageDecision`.
-    """
-
-    lane: Lane
-    rate: int
-    possible: tuple[str, ...]
-    is_exhaustive: bool
+    lane: Lane  # the language identifier
+    rate: int  # rate of the audio that it takes, in Hz
+    possible: tuple[str, ...]  # the languages that may be chosen, at least one
+    is_exhaustive: bool  # whether no other language is spoken; see `LanguageDecision`
 
 
 class Identified(NamedTuple):
-    """The identified language of a part.
+    """The identified language of a part."""
 
-    Attributes:
-        part: the language that it was transcribed in.
-        recording: the language of the recording up to this part.
-        seconds: time until it was decided on, with the wait for the parts before it.
-    """
-
-    part: Spoken
-    recording: Spoken
-    seconds: float
+    part: Spoken  # the language that it was transcribed in
+    recording: Spoken  # the language of the recording up to this part
+    seconds: float  # time until it was decided on, with the wait for the parts before it
 
 
 class PartLanguages:

@@ -31,21 +31,13 @@ from transcripts.transcript import Transcript
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a recording is transcribed.
+    """How a recording is transcribed."""
 
-    Attributes:
-        caller: who takes turns with others: the name of an API key, or an upload without one.
-        lane: the model, and which of its decoders.
-        prompt: the prompt of every part.
-        identification: identifies the language that each part is transcribed in; None: the prompt says it.
-        most_seconds: how long it may take in addition to the recording's own length; None: a job, which has no
-            deadline and goes after all others.
-    """
-
-    caller: str
-    lane: Lane
+    caller: str  # who takes turns with others: the name of an API key, or an upload without one
+    lane: Lane  # the model, and which of its decoders
     prompt: Prompt = DEFAULT_PROMPT
-    identification: Identification | None = None
+    identification: Identification | None = None  # None: the prompt says the language
+    # How long it may take beyond the recording's length; None: a job, which has no deadline and goes after all others.
     most_seconds: float | None = None
 
     @property

@@ -37,25 +37,15 @@ _SILENT = 1e-10
 
 
 class Rescued(NamedTuple):
-    """What a second transcription gave.
+    """What a second transcription gave."""
 
-    Attributes:
-        transcript: the transcript with the words that were found.
-        stretches: the stretches that had words, with times of the utterance.
-    """
-
-    transcript: Transcript
-    stretches: Sequence[Gap] = ()
+    transcript: Transcript  # the transcript with the words that were found
+    stretches: Sequence[Gap] = ()  # the stretches that had words, with times of the utterance
 
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """Finds stretches without words that have speech, and puts in what the model makes of them alone.
-
-    Attributes:
-        detector: finds the speech.
-        threads: threads for it.
-    """
+    """Finds stretches without words that have speech, and puts in what the model makes of them alone."""
 
     detector: SpeechDetector
     threads: Executor

@@ -12,72 +12,43 @@ from transcripts.transcript import Transcript
 
 
 class Lane(NamedTuple):
-    """The utterances that may share a batch: those for one decoder of one model.
-
-    Attributes:
-        model: the model's id.
-        decoder: one of the model's decoders; None: its first.
-    """
+    """The utterances that may share a batch: those for one decoder of one model."""
 
     model: str
-    decoder: str | None = None
+    decoder: str | None = None  # one of the model's decoders; None: its first
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a recording, or a short recording whole.
+    """A part of a recording, or a short recording whole."""
 
-    Attributes:
-        samples: mono audio at the model's rate, (samples,).
-        lane: the model, and which of its decoders.
-        caller: the name of an API key, or an upload without one; callers take turns.
-        deadline: time of the event loop by which the answer is needed; None: no deadline.
-        prompt: its prompt.
-        is_background: whether it is a job's; others go first.
-        recording_seconds: length of its recording; 0: its own length.
-    """
-
-    samples: Samples
-    lane: Lane
-    caller: Hashable
-    deadline: float | None = None
-    prompt: Prompt = DEFAULT_PROMPT
-    is_background: bool = False
-    recording_seconds: float = 0.0
+    samples: Samples  # mono audio at the model's rate, (samples,)
+    lane: Lane  # the model, and which of its decoders
+    caller: Hashable  # the name of an API key, or an upload without one; callers take turns
+    deadline: float | None = None  # time of the event loop by which the answer is needed; None: no deadline
+    prompt: Prompt = DEFAULT_PROMPT  # its prompt
+    is_background: bool = False  # whether it is a job's; others go first
+    recording_seconds: float = 0.0  # length of its recording; 0: its own length
 
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """Decoded audio that waits for its transcript, or for the probabilities of its languages.
+    """Decoded audio that waits for its transcript, or for the probabilities of its languages."""
 
-    Attributes:
-        number: ascends in the order of acceptance.
-        samples: mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
-        seconds: length.
-        arrived: monotonic time of acceptance.
-        answer: resolved exactly once, with an engine's answer or an error; cancelled when it is no longer needed.
-        caller, lane, prompt, is_background, recording_seconds: as in `Part`.
-        turn: the turn in which it may lead a batch; -1 until the batcher assigns one.
-        passed_over: number of batches that later arrivals led while it waited.
-        engines_lost: number of engines that died while they held it.
-        misfits: number of batches with it that did not fit the device.
-        alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
-        sent: monotonic time when its last batch was sent to an engine.
-    """
-
-    number: int
-    samples: Samples
+    number: int  # ascends in the order of acceptance
+    samples: Samples  # mono audio at the model's rate, (samples,); kept until answered, so that it can be replayed
     seconds: float
-    arrived: float
+    arrived: float  # monotonic time of acceptance
+    # Resolved exactly once, with an engine's answer or an error; cancelled when it is no longer needed.
     answer: asyncio.Future[Transcript | Probabilities] = field(repr=False)
     caller: Hashable
     lane: Lane
-    turn: int = -1
-    passed_over: int = 0
-    engines_lost: int = 0
-    misfits: int = 0
-    alone: bool = False
-    sent: float = 0.0
+    turn: int = -1  # the turn in which it may lead a batch; -1 until the batcher assigns one
+    passed_over: int = 0  # number of batches that later arrivals led while it waited
+    engines_lost: int = 0  # number of engines that died while they held it
+    misfits: int = 0  # number of batches with it that did not fit the device
+    alone: bool = False  # whether it must run alone, because it was in a batch that failed or was lost
+    sent: float = 0.0  # monotonic time when its last batch was sent to an engine
     prompt: Prompt = DEFAULT_PROMPT
     is_background: bool = False
     recording_seconds: float = 0.0

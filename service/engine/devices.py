@@ -35,19 +35,12 @@ print(count.value if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(
 
 @dataclass(frozen=True, slots=True)
 class EngineDevice:
-    """The device of one engine.
+    """The device of one engine."""
 
-    Attributes:
-        name: its unique name in logs and metrics.
-        device: PyTorch's name of the device.
-        threads: CPU threads for a batch; None: PyTorch decides.
-        shared_threads: CPU threads that the engines at work share, at least ``threads`` each; 0: they share none.
-    """
-
-    name: str
-    device: str
-    threads: int | None = None
-    shared_threads: int = 0
+    name: str  # its unique name in logs and metrics
+    device: str  # PyTorch's name of the device
+    threads: int | None = None  # CPU threads for a batch; None: PyTorch decides
+    shared_threads: int = 0  # CPU threads that the engines at work share, at least ``threads`` each; 0: they share none
 
 
 def check_devices(devices: str, processors: int) -> None:

@@ -71,15 +71,10 @@ class Collated:
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
-    """A batch on the device, for the thread that answers.
+    """A batch on the device, for the thread that answers."""
 
-    Attributes:
-        wait: waits until the device is done with the batch, and raises its errors.
-        answers: returns the answer for each utterance, after ``wait``.
-    """
-
-    wait: Callable[[], None]
-    answers: Callable[[], Answers]
+    wait: Callable[[], None]  # waits until the device is done with the batch, and raises its errors
+    answers: Callable[[], Answers]  # returns the answer for each utterance, after ``wait``
 
 
 class Recognizer(Protocol):

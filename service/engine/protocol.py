@@ -30,46 +30,24 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """A model to load, and the shapes to warm up.
+    """A model to load, and the shapes to warm up."""
 
-    Attributes:
-        model: its id, which later messages refer to.
-        checkpoint: a path, a name on the hub, or "bundled".
-        device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
-        dtype: "auto", "float32", "tf32", "bfloat16", "float16" or "int8".
-        bucket_seconds: upper bounds of the length buckets, ascending.
-        batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
-        threads: CPU threads of a batch; with ``shared_threads``, the fewest; None leaves it to torch.
-        shared_threads: CPU threads that the engines at work share, at least ``threads`` each; 0: they share none.
-        attention_context: encoder frames that a Conformer attends to on each side, or on both (70,6); None is as it was
-            trained.
-        beam: beam width of an attention decoder; None is that of the checkpoint.
-        language_model: language model of a CTC decoder or a transducer: a path, "none", or None for the bundled
-            model's own.
-        aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
-            checkpoint's own, if it has one.
-        identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
-        identifies: whether it is a language identifier, and not a model that transcribes.
-        fast_paths: the fast paths that a GPU may take: "auto", "none", or names with commas between them.
-        barred: what became of fast paths that an earlier engine has tried in vain.
-    """
-
-    model: str
-    checkpoint: str
-    device: str
-    dtype: str
-    bucket_seconds: list[float]
-    batch_seconds: float | None
-    threads: int | None
-    shared_threads: int = 0
-    attention_context: str | None = None
-    beam: int | None = None
-    language_model: str | None = None
-    aligner: str | None = None
-    identity: str | None = None
-    identifies: bool = False
-    fast_paths: str = "auto"
-    barred: dict[str, str] = {}
+    model: str  # its id, which later messages refer to
+    checkpoint: str  # a path, a name on the hub, or "bundled"
+    device: str  # "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine
+    dtype: str  # "auto", "float32", "tf32", "bfloat16", "float16" or "int8"
+    bucket_seconds: list[float]  # upper bounds of the length buckets, ascending
+    batch_seconds: float | None  # the batch budget in audio-seconds, padding included; None: the engine chooses
+    threads: int | None  # CPU threads of a batch; with ``shared_threads``, the fewest; None leaves it to torch
+    shared_threads: int = 0  # CPU threads that the engines at work share, at least ``threads`` each; 0: they share none
+    attention_context: str | None = None  # encoder frames on each side, or on both (70,6); None: as it was trained
+    beam: int | None = None  # beam width of an attention decoder; None is that of the checkpoint
+    language_model: str | None = None  # a path, "none", or None for the bundled model's own
+    aligner: str | None = None  # checkpoint that finds times of words; None is the checkpoint's own, if it has one
+    identity: str | None = None  # what the checkpoint must have, from an earlier engine's `Ready`; None: any
+    identifies: bool = False  # whether it is a language identifier, and not a model that transcribes
+    fast_paths: str = "auto"  # the fast paths that a GPU may take: "auto", "none", or names with commas between them
+    barred: dict[str, str] = {}  # what became of fast paths that an earlier engine has tried in vain
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -79,23 +57,14 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together.
+    """Utterances to transcribe together."""
 
-    Attributes:
-        number: its number among the batches of all engines.
-        model: id of the model.
-        decoder: one of the model's decoders; None: its first.
-        prompts: the prompt of each utterance.
-        engines: how many engines compute now, this one included.
-        items: where the samples of each utterance are; empty until these are in shared memory.
-    """
-
-    number: int
-    model: str
-    decoder: str | None
+    number: int  # its number among the batches of all engines
+    model: str  # id of the model
+    decoder: str | None  # one of the model's decoders; None: its first
     prompts: list[Prompt]
-    engines: int = 1
-    items: list[Item] = []
+    engines: int = 1  # how many engines compute now, this one included
+    items: list[Item] = []  # where the samples of each utterance are; empty until these are in shared memory
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
@@ -120,70 +89,43 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """The part of a model's description (`Model.info`) that the front uses, and where the model runs.
-
-    Attributes:
-        family: kind of encoder.
-        device: name of the device.
-        dtype: dtype of the weights, or tf32.
-        parameters: number of parameters; None if it is not known.
-        decoders: the decoders; the first is the default.
-        languages: ISO 639-1 codes; None if they are not known.
-        scripts: scripts of its vocabulary's letters (transcripts/alphabets.py), if it leaves out those that a language
-            does not use; empty if it has a prompt for the language.
-        default_language: the spoken language where a prompt gives none; None for a model without prompts.
-        piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
-        vocabulary: the vocabulary; None if it is not known.
-        capabilities: what it can do.
-        language_tags: ISO 639-1 code of a language by the token with which the model names it.
-    """
+    """The part of a model's description (`Model.info`) that the front uses, and where the model runs."""
 
     family: str
-    device: str
-    dtype: str
+    device: str  # name of the device
+    dtype: str  # dtype of the weights, or tf32
     parameters: int | None = None
-    decoders: list[str] = []
-    languages: list[str] | None = None
-    default_language: str | None = None
+    decoders: list[str] = []  # the decoders; the first is the default
+    languages: list[str] | None = None  # ISO 639-1 codes; None if they are not known
+    default_language: str | None = None  # where a prompt gives none; None for a model without prompts
+    # Scripts of its vocabulary's letters (transcripts/alphabets.py), if it leaves out those that a language does not
+    # use; empty if it has a prompt for the language.
     scripts: list[str] = []
-    piece_seconds: Positive | None = None
+    piece_seconds: Positive | None = None  # into which long recordings are best cut; None: as long as may be
     vocabulary: Vocabulary | None = None
     capabilities: Capabilities = Capabilities()
-    language_tags: dict[int, str] = {}
+    language_tags: dict[int, str] = {}  # ISO 639-1 code of a language by the token with which the model names it
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """A model is loaded and warmed up.
-
-    Attributes:
-        token_bytes: the text of each token, in UTF-8, by id.
-        sample_rate: rate of the audio that it takes, in Hz.
-        batch_seconds: the batch budget on this device in audio-seconds, padding included.
-        slots: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
-        rtfx: audio-seconds per second, measured while warming up.
-        weight_bytes: memory of its weights on the device.
-        checkpoint: "bundled", or the path that it was loaded from; for a name on the hub, in the cache.
-        identity: identity of the files there; None where they cannot change.
-        padded_seconds: lengths that utterances are padded to, ascending; empty if they are padded to the longest.
-        graphs: number of CUDA graphs, by purpose and state.
-        fast_paths: what became of each fast path of a GPU.
-    """
+    """A model is loaded and warmed up."""
 
     model: str
     info: ModelInfo
-    token_bytes: list[bytes]
-    sample_rate: Annotated[int, msgspec.Meta(ge=1_000, le=384_000)]
-    batch_seconds: BatchSeconds
+    token_bytes: list[bytes]  # the text of each token, in UTF-8, by id
+    sample_rate: Annotated[int, msgspec.Meta(ge=1_000, le=384_000)]  # rate of the audio that it takes, in Hz
+    batch_seconds: BatchSeconds  # the batch budget on this device in audio-seconds, padding included
+    # Batches at once: 1, or 2 where the second is prepared while the first runs.
     slots: Annotated[int, msgspec.Meta(ge=1, le=8)]
-    rtfx: Positive
-    weight_bytes: Count
+    rtfx: Positive  # audio-seconds per second, measured while warming up
+    weight_bytes: Count  # memory of its weights on the device
     load_seconds: NotNegative
     warmup_seconds: NotNegative
-    padded_seconds: list[BatchSeconds] = []
-    checkpoint: str | None = None
-    identity: str | None = None
-    graphs: dict[str, dict[str, int]] = {}
-    fast_paths: dict[str, str] = {}
+    padded_seconds: list[BatchSeconds] = []  # that utterances are padded to, ascending; none: that of the longest
+    checkpoint: str | None = None  # "bundled", or the path that it was loaded from; for a name on the hub, in the cache
+    identity: str | None = None  # identity of the files there; None where they cannot change
+    graphs: dict[str, dict[str, int]] = {}  # number of CUDA graphs, by purpose and state
+    fast_paths: dict[str, str] = {}  # what became of each fast path of a GPU
 
 
 # Transcripts in arrays or one by one, or the probabilities of languages.

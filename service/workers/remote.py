@@ -33,17 +33,11 @@ Reply = Granted | Answered | Ended
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What was asked for, until it has ended.
-
-    Attributes:
-        number: its number.
-        place: where its recording is in the arena; None if it is not there.
-        replies: what came of it; an error withdraws it.
-    """
+    """What was asked for, until it has ended."""
 
     number: int
-    place: int | None
-    replies: asyncio.Queue[Reply | Exception] = field(default_factory=asyncio.Queue)
+    place: int | None  # where its recording is in the arena; None if it is not there
+    replies: asyncio.Queue[Reply | Exception] = field(default_factory=asyncio.Queue)  # an error withdraws it
 
 
 class RemoteCore:
