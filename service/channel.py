@@ -43,9 +43,6 @@ class Channel(Generic[M]):
 
     The messages of one turn of the loop are written together, because a system call costs more than a message. A
     message may carry a descriptor, as no transport of asyncio can.
-
-    Attributes:
-        lost: done when the connection has ended, or a message cannot be read or handled.
     """
 
     def __init__(
@@ -60,6 +57,7 @@ class Channel(Generic[M]):
         self._descriptors: deque[int | None] = deque()
         self._unsent: deque[tuple[bytearray, list[int]]] = deque()  # a descriptor is sent with the bytes behind it
         self._is_closing = self._is_closed = False
+        # Done when the connection has ended, or a message cannot be read or handled.
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(connection, self._receive)
 

@@ -28,15 +28,11 @@ _PATH = re.compile(r"(?<![\w/:.])/[^\s'\",;:]+")
 
 
 class DemandError(Exception):
-    """A model cannot be loaded now; the message says why in one line.
-
-    Attributes:
-        retry_after: whole seconds after which it will be tried again.
-    """
+    """A model cannot be loaded now; the message says why in one line."""
 
     def __init__(self, reason: str, retry_after: int) -> None:
         super().__init__(reason)
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # whole seconds after which it will be tried again
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ class Loadable:
     """The models that may be loaded. Folders are read at each call, so that new files count.
 
     Args:
-        checkpoints: single checkpoints, by id.
         folders: folders of `.nemo` files, and of folders with a checkpoint each; ids are their names without `.nemo`.
     """
 

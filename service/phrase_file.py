@@ -9,10 +9,7 @@ log = logging.getLogger("steno")
 
 
 class PhraseFile:
-    """Phrases that all requests have, besides their own.
-
-    Args:
-        path: the file, a phrase a line (transcripts/phrases.py).
+    """Phrases that all requests have, besides their own: a file with one a line (transcripts/phrases.py).
 
     Raises:
         PhraseError: if the file cannot be read, or is wrong.

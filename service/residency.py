@@ -20,8 +20,6 @@ class Residency:
     """Loads and unloads models.
 
     Args:
-        dispatcher: the dispatcher, with the catalog.
-        fleet: the engines.
         template: the message that loads a model, without its id and checkpoint.
         max_weight_bytes: limit on the weights of all models together; None: the device's memory.
     """
@@ -42,10 +40,6 @@ class Residency:
         If its weights need room, others are unloaded, the longest idle first; but none for a model that is known
         to have no room even then. The call must not be cancelled: engines would go on, and have a model that is not in
         the catalog.
-
-        Args:
-            model: its id.
-            checkpoint: where its weights come from.
 
         Raises:
             KeyError: if there is a model of this id.

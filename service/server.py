@@ -58,9 +58,6 @@ log = logging.getLogger("steno")
 class Server:
     """One service: a listening socket, the application, a dispatcher and its engines.
 
-    Attributes:
-        workers: the HTTP processes; None if this process answers alone.
-
     Raises:
         SettingsError: if the file of keys or of phrases cannot be read, or is wrong.
         TracingError: if traces are turned on, but OpenTelemetry is not installed.
@@ -85,6 +82,7 @@ class Server:
         except PhraseError as error:
             raise SettingsError(f"STENO_PHRASES (--phrases): {error}") from None
         self.metrics.expect_keys(self._access.names)
+        # None if this process answers alone.
         self.workers = WorkerSupervisor(settings, self.metrics, all_keys) if settings.http_processes > 1 else None
         self._tracer = tracer(settings.otlp_endpoint, version("steno"))
         self.dispatcher = Dispatcher(

@@ -34,14 +34,9 @@ class Child:
 async def started(
     command: Sequence[str], inherited: Mapping[str, int] | None = None, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """Start a process; the flags ``--socket`` and ``--memory`` name the descriptors that it inherits.
+    """Start a process; the flags ``--socket`` and ``--memory`` name descriptors that it inherits.
 
     If the block fails, our descriptors are closed, and the process exits at the end of its socket.
-
-    Args:
-        command: its command line, to which the flags are added.
-        inherited: further descriptors that it inherits, by their flags.
-        environment: its environment variables; None: ours.
 
     Raises:
         OSError: if there is no descriptor, no process or no memory for it.
@@ -89,13 +84,8 @@ async def keep_running(
     """Start a process again and again until ``stopping``, or until a failure that makes that hopeless; return this one.
 
     The pauses grow with the failures in a row. Without room for a process it is tried for as long as it takes.
-
-    Args:
-        what: the process, for people.
-        start: starts it.
-        run: runs it until it is gone, and returns why it never became ready; None if it did.
-        stopping: ends each pause when it is set.
-        is_hopeless: whether to give up after a failure; its argument is whether there were too many in a row.
+    ``run`` runs a process until it is gone, and returns why it never became ready; None if it did. ``is_hopeless`` says
+    whether to give up after a failure; its argument is whether there were too many in a row.
     """
     failed = 0
     while not stopping.is_set():

@@ -21,11 +21,8 @@ _lock = threading.Lock()
 def detect_languages(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Spoken | None, list[Spoken | None]]:
     """Detect the language of texts that belong together: of all together and of each. Any thread may call this.
 
-    A text that is too short has the language of all, with its own probability of that.
-
-    Args:
-        texts: texts, such as the segments of a recording.
-        among: the candidates, in ISO 639-1; empty means any known language.
+    A text that is too short has the language of all, with its own probability of that. Candidates are those ``among``,
+    in ISO 639-1, or all.
 
     Returns:
         The language of all texts, and that of each; None where it cannot be detected.

@@ -88,11 +88,7 @@ class Gate:
         return _retry_after(self._outlook().predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
-        """Gate 1: refuse a request, or do nothing.
-
-        Args:
-            announced_bytes: Content-Length, or 0 where none is given.
-            is_background: whether it is for a job, which may wait for longer than a client would.
+        """Gate 1: refuse a request of this length (0: not announced), or do nothing; a job's may wait longer.
 
         Raises:
             DrainingError: while the service shuts down.
@@ -170,17 +166,7 @@ class Admission(Gate):
     """Both gates: decides what is accepted, and keeps the figures for that.
 
     Args:
-        limits: what may be under way at the same time.
         turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
-        counts: the counts of gate 1.
-        clock: monotonic.
-
-    Attributes:
-        backlog: the decoded audio without a transcript.
-        rtfx: audio-seconds per second of all engines together, by model id.
-        is_loaded: whether an engine has been ready; also when all models are unloaded.
-        is_draining: whether new requests are refused, because the service shuts down.
-        loading_seconds: how long a model takes to load, as far as known.
     """
 
     def __init__(
@@ -191,13 +177,13 @@ class Admission(Gate):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(limits, self.outlook, counts or RequestCounts())
-        self.backlog = Backlog(turn_seconds)
+        self.backlog = Backlog(turn_seconds)  # the decoded audio without a transcript
         self._turn_seconds = turn_seconds
         self._clock = clock
-        self.rtfx: dict[str, float] = {}
-        self.is_loaded = False
-        self.is_draining = False
-        self.loading_seconds = _LOADING_SECONDS
+        self.rtfx: dict[str, float] = {}  # audio-seconds per second of all engines together, by model id
+        self.is_loaded = False  # whether an engine has been ready; also when all models are unloaded
+        self.is_draining = False  # whether new requests are refused, because the service shuts down
+        self.loading_seconds = _LOADING_SECONDS  # how long a model takes to load, as far as known
 
     def outlook(self) -> Outlook:
         """Return what gate 1 needs to know."""
@@ -213,12 +199,7 @@ class Admission(Gate):
 
     @contextmanager
     def accept(self, model: str, seconds: float, *, is_background: bool = False) -> Iterator[BacklogEntry]:
-        """Gate 2: count the audio of one recording until it is answered.
-
-        Args:
-            model: id of the model.
-            seconds: length of the recording.
-            is_background: whether it is a job's, which may wait; `Jobs` limits how many there are at the same time.
+        """Gate 2: count the audio of one recording until it is answered; a job's, whose number `Jobs` limits, may wait.
 
         Raises:
             OverloadedError: if it would wait too long, or exceed the limit on queued audio, or if it or another would
@@ -241,10 +222,6 @@ class Admission(Gate):
         Recordings take turns, and shorter ones lead, so of each other one, no more audio goes before than its own
         length. All of the backlog would be too much to count: behind an hour, a minute would be refused. A turn of
         each would be too little: hours would be accepted that end together, and too late.
-
-        Args:
-            model: id of its model.
-            seconds: its length.
 
         Raises:
             OverloadedError: if one of them would be late.

@@ -23,21 +23,13 @@ class Backlog:
     """All accepted recordings.
 
     Sums are kept up to date, because each request reads them and a thousand may be under way.
-
-    Args:
-        turn_seconds: audio of a turn.
-
-    Attributes:
-        entries: the recordings.
-        seconds: audio without a transcript, except that of jobs.
-        turns: ``seconds`` by model id, with at most one turn of each recording.
     """
 
     def __init__(self, turn_seconds: float) -> None:
-        self.seconds = 0.0
-        self.turns: dict[str, float] = {}
+        self.seconds = 0.0  # audio without a transcript, except that of jobs
+        self.turns: dict[str, float] = {}  # ``seconds`` by model id, with at most one turn of each recording
         self._turn_seconds = turn_seconds
-        self.entries: set[BacklogEntry] = set()
+        self.entries: set[BacklogEntry] = set()  # the recordings
 
     def unstaged_seconds(self, model: str) -> float:
         """Return the seconds of audio for a model that are not in the batcher yet."""

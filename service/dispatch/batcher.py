@@ -87,17 +87,11 @@ class BatchPolicy:
 
 
 class Budget:
-    """The audio-seconds, padding included, that batches for one model may have on one device.
+    """The audio-seconds, padding included, that batches for one model may have on one device, at first ``full``.
 
     After a batch that did not fit, it is half of that batch. After a number of batches that fitted and used at least
     half of it, it grows by a quarter. Each misfit doubles that number, so that a permanent limit is hit more and more
     rarely.
-
-    Args:
-        full: the budget that the engine announced.
-
-    Attributes:
-        seconds: the current budget.
     """
 
     def __init__(self, full: float) -> None:
@@ -256,12 +250,7 @@ class Batcher:
         """Remove and return the utterances that should run next.
 
         Empty only if nothing waits for these models, or if the next utterance has lost an engine and must wait until
-        this engine is idle.
-
-        Args:
-            now: monotonic time.
-            policies: the policy of each model of the engine, by id.
-            is_idle: whether the engine holds no batch.
+        this engine is idle, and holds no batch. ``policies`` are those of each model of the engine, by id.
         """
         for unwanted in [waiting for waiting in self if waiting.answer.done()]:  # its caller left, or it is too late
             self.remove(unwanted)

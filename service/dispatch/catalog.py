@@ -48,14 +48,8 @@ class Catalog:
 
     Args:
         checkpoints: checkpoints of the models to load at the start, by id; the first is the default.
-        aliases: further names of the default.
         identifier: id and checkpoint of the language identifier, which is loaded at the start too; None if there is
             none.
-        clock: monotonic seconds.
-
-    Attributes:
-        default: id of the default.
-        on_change: called when a model was added, removed, loaded, or takes no more requests.
     """
 
     def __init__(
@@ -70,8 +64,9 @@ class Catalog:
         if identifier is not None:
             self._models[identifier[0]] = ServedModel(*identifier, identifies=True, clock=clock)
         self._expected = set(self._models)
-        self.default = next(iter(checkpoints))
+        self.default = next(iter(checkpoints))  # id of the default
         self._aliases = aliases
+        # Called when a model was added, removed, loaded, or takes no more requests.
         self.on_change: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[ServedModel]:

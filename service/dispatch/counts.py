@@ -26,16 +26,12 @@ class Counts:
 
     Args:
         rows: the count of each process, (processes,), of `_COUNT`; None: there is only this one.
-        row: the row of this process.
         hash_key: the key of hashed names, so that no client can choose addresses that share a number with another's.
-
-    Attributes:
-        own: those of this process.
     """
 
     def __init__(self, rows: npt.NDArray[Any] | None = None, row: int = 0, hash_key: bytes | None = None) -> None:
         rows = np.zeros(1, _COUNT) if rows is None else rows
-        self.own = 0
+        self.own = 0  # those of this process
         self._row = row
         # As a memory view, because its sum takes a tenth of the time of a small array's.
         self._totals = rows["total"].data
@@ -85,12 +81,7 @@ class SharedMemory:
     """What all processes read without asking each other, in memory that they map.
 
     Args:
-        descriptor: its file, which has no name.
-        processes: number of processes.
         row: row of this process; the main process has row 0, and clears that of a process that ended.
-
-    Attributes:
-        rows: the counts, (processes,).
     """
 
     def __init__(self, descriptor: int, processes: int, row: int) -> None:
@@ -101,7 +92,7 @@ class SharedMemory:
         shared = np.frombuffer(memory, _SHARED, 1)
         self._outlook = shared["outlook"]
         self._row = row
-        self.rows = np.frombuffer(memory, _ROW, processes, _SHARED.itemsize)
+        self.rows = np.frombuffer(memory, _ROW, processes, _SHARED.itemsize)  # the counts, (processes,)
         if not row:
             shared["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
         self._hash_key = shared["hash_key"].tobytes()

@@ -67,12 +67,7 @@ class CutRecording:
         return found
 
     async def coverage(self, answered: Sequence[tuple[Segment, bool]], rescued: Sequence[Gap]) -> Coverage:
-        """Return how much of it was transcribed.
-
-        Args:
-            answered: its utterances, each with whether the model wrote anything for it.
-            rescued: stretches that got words when they were transcribed again.
-        """
+        """Return how much of it was transcribed: its utterances, each with whether the model wrote anything for it."""
         rate, total = self.recording.rate, len(self.recording)
         transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in answered)
         silent = [segment for segment, has_text in answered if not has_text]

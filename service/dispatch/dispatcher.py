@@ -86,15 +86,7 @@ class Dispatcher:
     """Queue, batches and replays in the front process. Runs on one event loop.
 
     Args:
-        catalog: the models.
         edges: upper bounds of the length buckets in seconds.
-        limits: limits of the two gates.
-        clock: monotonic seconds.
-        counts: of what passed gate 1.
-
-    Attributes:
-        window: room for parts of long recordings: what engines hold, and a batch more for each.
-        background_window: the same for jobs, so that they do not wait in front of other recordings.
     """
 
     def __init__(
@@ -109,6 +101,8 @@ class Dispatcher:
     ) -> None:
         self.catalog = catalog
         self.admission = Admission(limits, edges[-1], counts, clock)
+        # Room for parts of long recordings: what engines hold, and a batch more for each. Jobs have their own, so that
+        # they do not wait in front of other recordings.
         self.window, self.background_window = Window(), Window()
         self.metrics = metrics
         self._clock = clock
@@ -137,8 +131,7 @@ class Dispatcher:
     async def transcribe(self, part: Part) -> Answer:
         """Queue a part and wait for its transcript. Cancelling the call drops it.
 
-        Args:
-            part: the part. Both gates must have accepted its recording, and its lane's model must have been ready.
+        Both gates must have accepted its recording, and its lane's model must have been ready.
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
@@ -204,11 +197,7 @@ class Dispatcher:
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
 
     def abandon(self, error: Callable[[], DispatchError]) -> None:
-        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it.
-
-        Args:
-            error: makes the error of each utterance.
-        """
+        """Fail what waits, because no engine will start any more; what engines hold fails if they do not answer it."""
         self._abandoned = error
         for utterance in list(self._batcher):
             self._give_up(utterance, error())

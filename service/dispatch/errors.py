@@ -6,15 +6,11 @@ class DispatchError(Exception):
 
 
 class RefusedError(DispatchError):
-    """A request that may succeed later.
-
-    Attributes:
-        retry_after: whole seconds, 1 to 60, after which a retry has a chance.
-    """
+    """A request that may succeed later."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # whole seconds, 1 to 60, after which a retry has a chance
 
 
 class OverloadedError(RefusedError):

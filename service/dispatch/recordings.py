@@ -109,12 +109,8 @@ class Recordings:
     """Transcribes recordings through the dispatcher.
 
     Args:
-        dispatcher: where their parts get transcripts.
         threads: threads for what takes a millisecond.
         rescue: hears speech again for which the model wrote nothing; None: nothing does.
-
-    Attributes:
-        threads: these threads.
     """
 
     def __init__(self, dispatcher: Dispatcher, threads: Executor, rescue: Rescue | None = None) -> None:
@@ -127,10 +123,7 @@ class Recordings:
         """Yield the answers of a recording's parts in order, with times from its beginning; none if all was cut away.
 
         Closing the generator, or cancelling the task that awaits it, drops the parts that are under way.
-
-        Args:
-            recording: the recording. Gate 1 must have let its request in, unless it is a job's.
-            options: how it is transcribed.
+        Gate 1 must have let the request in, unless it is a job's.
 
         Raises:
             OverloadedError: at gate 2, before anything else.

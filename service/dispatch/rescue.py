@@ -59,13 +59,8 @@ class Rescue:
     ) -> Rescued:
         """Return the transcript of an utterance with the words of stretches that the model passed over.
 
-        A transcript that has words throughout is returned as it is, and costs nothing.
-
-        Args:
-            samples: the utterance, mono, (samples,).
-            rate: samples per second.
-            transcript: its transcript, with times of the utterance.
-            transcribe: transcribes a stretch; if it fails, the stretch stays without words.
+        A transcript that has words throughout is returned as it is, and costs nothing. Samples are mono, (samples,);
+        times are those of the utterance. A stretch that cannot be transcribed stays without words.
         """
         tried: set[Gap] = set()
         rescued: list[Gap] = []

@@ -5,14 +5,10 @@ from collections import deque
 
 
 class Window:
-    """Room for audio, counted in samples; first come, first served, so that long recordings take turns.
-
-    Attributes:
-        samples: size of the window. A longer part enters alone.
-    """
+    """Room for audio, counted in samples; first come, first served, so that long recordings take turns."""
 
     def __init__(self) -> None:
-        self.samples = 0
+        self.samples = 0  # its size; a longer part enters alone
         self._held = 0
         self._asked: dict[asyncio.Future[None], int] = {}
         self._queue: deque[asyncio.Future[None]] = deque()

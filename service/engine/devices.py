@@ -46,10 +46,6 @@ class EngineDevice:
 def check_devices(devices: str, processors: int) -> None:
     """Check a setting for `engine_devices`.
 
-    Args:
-        devices: the setting.
-        processors: how many there are.
-
     Raises:
         ValueError: if it is not valid; the message says why.
     """
@@ -84,15 +80,8 @@ def engine_devices(
     """Return the devices on which engines run.
 
     On a CPU, `auto` is one engine, or if all checkpoints are small and no `threads` are set, one for each processor, at
-    most four and as many as the memory has room for.
-
-    Args:
-        devices: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N separated by commas.
-        threads: threads of each engine; None: several engines of a CPU share the processors; for one, PyTorch decides.
-        processors: how many there are.
-        gpus: GPUs of this machine, for `auto` and `cuda`; with 0 for `cuda` the engine reports what is wrong.
-        checkpoints: those of the models.
-        memory_bytes: memory of all processes.
+    most four and as many as the memory has room for. Without ``threads``, several engines of a CPU share the
+    processors, and for one, PyTorch decides. With 0 ``gpus`` for `cuda` the engine reports what is wrong.
     """
     names = _split(devices)
     if names == ["auto"] and not gpus and threads is None and _are_small(checkpoints):

@@ -77,8 +77,6 @@ class DeviceRecognizer(ABC):
     """A model on its device, its shapes, and the health of its outputs.
 
     Args:
-        load: the message with the model and its options.
-        served: what answers the batches.
         checkpoint: the path that it was loaded from.
         identity: identity of the files there; None where they cannot change.
     """

@@ -52,14 +52,11 @@ _FEW_SAMPLES = 1 << 19  # 2 MB, which take less time to copy than another thread
 
 
 class EngineStartError(RuntimeError):
-    """No engine can be started; the message says why in one line.
-
-    Attributes:
-        is_first: whether no engine was ever ready, so that the configuration is at fault and not the device.
-    """
+    """No engine can be started; the message says why in one line."""
 
     def __init__(self, reason: str, *, is_first: bool) -> None:
         super().__init__(reason)
+        # Whether no engine was ever ready, so that the configuration is at fault and not the device.
         self.is_first = is_first
 
 
@@ -81,15 +78,7 @@ class Loss(StrEnum):
 
 
 class Engine:
-    """The front's view of one engine process.
-
-    Attributes:
-        name: name of its device.
-        models: its description of each ready model, by id.
-        loss: the reason of its end; EXIT until another is known.
-        tried_paths: the fast paths that it has tried, and the setup of each.
-        start_failure: why it cannot load a configured model, if so.
-    """
+    """The front's view of one engine process."""
 
     def __init__(
         self,
@@ -100,14 +89,14 @@ class Engine:
         writing: Executor,
         clock: Callable[[], float],
     ) -> None:
-        self.name = name
+        self.name = name  # name of its device
         self.pid = process.pid
-        self.models: dict[str, Ready] = {}
+        self.models: dict[str, Ready] = {}  # its description of each ready model, by id
         self.process = process
         self.channel = channel
-        self.loss = Loss.EXIT
-        self.tried_paths: dict[str, str] = {}
-        self.start_failure: LoadFailure | None = None
+        self.loss = Loss.EXIT  # the reason of its end; EXIT until another is known
+        self.tried_paths: dict[str, str] = {}  # the fast paths that it has tried, and the setup of each
+        self.start_failure: LoadFailure | None = None  # why it cannot load a configured model, if so
         self._clock = clock
         self._load_began = self._last_message = clock()
         self._arena = Arena(memory)
@@ -267,15 +256,10 @@ class Supervisor:
     """Keeps one engine process running for one device.
 
     Args:
-        loads: the models of each engine.
-        listener: receives events, on the event loop.
-        device: name of the device.
         longest_seconds: the longest utterance that will be sent.
         timeout: seconds of silence after which an engine is replaced. It may compute for twice that long, plus twice
             the expected time of its batches.
-        module: the engine's Python module.
         engine_arguments: its command line, besides its device.
-        clock: monotonic time in seconds.
     """
 
     def __init__(

@@ -20,16 +20,13 @@ class HandedOver:
 
     Its samples are in the worker's memory, or in a file, which threads read and `close` closes; its descriptor is None
     if there was no room for it.
-
-    Attributes:
-        found: its parts as they come; None: there are no more.
     """
 
     def __init__(self, message: Transcribe, memory: ArenaView, file: int | None, threads: Executor) -> None:
         self.rate = message.rate
         self.samples = message.samples
         self.is_whole = message.is_whole
-        self.found: asyncio.Queue[Segment | None] = asyncio.Queue()
+        self.found: asyncio.Queue[Segment | None] = asyncio.Queue()  # its parts as they come; None: there are no more
         self._item = message.item
         self._memory = memory
         self._file = file

@@ -21,13 +21,7 @@ log = logging.getLogger("steno.workers")
 
 
 class Session:
-    """Serves one worker, whose socket and memory are the session's from now on.
-
-    Attributes:
-        is_listening: whether it answers connections.
-        is_stuck: whether it was silent for too long, and is killed.
-        last_message: event-loop time of its last message.
-    """
+    """Serves one worker, whose socket and memory are the session's from now on."""
 
     def __init__(self, core: LocalCore, relay: Callable[[int], None], worker: Child) -> None:
         self._core = core
@@ -41,7 +35,8 @@ class Session:
         self._recordings: dict[int, HandedOver] = {}
         self.process = worker.process
         self.channel = Channel(worker.connection, protocol.from_worker, self._handle)
-        self.is_listening = self.is_stuck = False
+        self.is_listening = False  # whether it answers connections
+        self.is_stuck = False  # whether it was silent for too long, and is killed
         self.last_message = self._loop.time()
         self.metrics: protocol.Series = {}
 
