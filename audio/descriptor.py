@@ -106,10 +106,16 @@ def descriptor_of(file: BinaryIO) -> Iterator[int]:
 def _write(descriptor: int, file: BinaryIO) -> None:
     """Copy a file, in few calls of the system, because each hands the interpreter lock to another thread."""
     offset = 0
-    while block := memoryview(file.read(_BYTES_COPIED)):
-        while block:
-            written = os.pwrite(descriptor, block, offset)
-            block, offset = block[written:], offset + written
+    while block := file.read(_BYTES_COPIED):
+        write_all(descriptor, memoryview(block), offset)
+        offset += len(block)
+
+
+def write_all(descriptor: int, what: memoryview, offset: int) -> None:
+    """Write bytes at a place of a file, all of them; an OSError says why not."""
+    while what:
+        written = os.pwrite(descriptor, what, offset)
+        what, offset = what[written:], offset + written
 
 
 def _descriptor_behind(file: BinaryIO) -> int | None:

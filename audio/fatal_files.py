@@ -17,6 +17,8 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Fatal:
+    size: int
+    digest: bytes
     losses: int
     until: float
     error: InvalidAudioError
@@ -27,33 +29,25 @@ class FatalFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_size: dict[int, dict[bytes, _Fatal]] = {}  # by size first: most files need no digest
+        self._known: tuple[_Fatal, ...] = ()  # the latest last; replaced, not changed: `check` takes no lock
 
     def check(self, file: BinaryIO) -> None:
         """Refuse a file that cost two decoders, as it was refused before. Its position is undefined afterwards."""
-        if not self._by_size:
-            return
-        same = self._by_size.get(file.seek(0, os.SEEK_END))
-        fatal = same.get(_digest(file)) if same else None
-        if fatal is not None and fatal.losses >= _MOST_LOSSES and time.monotonic() < fatal.until:
-            raise type(fatal.error)(str(fatal.error))
+        size = file.seek(0, os.SEEK_END) if self._known else 0
+        alike = [fatal for fatal in self._known if fatal.size == size]  # most files need no digest
+        digest = _digest(file) if alike else b""
+        for fatal in alike:
+            if fatal.digest == digest and fatal.losses >= _MOST_LOSSES and time.monotonic() < fatal.until:
+                raise type(fatal.error)(str(fatal.error))
 
     def note(self, file: BinaryIO, losses: int, error: InvalidAudioError) -> None:
         """Note that a file cost ``losses`` decoders, and how it was refused. Its position is undefined afterwards."""
         size, digest, now = file.seek(0, os.SEEK_END), _digest(file), time.monotonic()
         with self._lock:
-            self._forget(now)
-            same = self._by_size.get(size, {})
-            known = same[digest].losses if digest in same else 0
-            # Replaced, not changed: `check` reads without the lock.
-            self._by_size[size] = same | {digest: _Fatal(known + losses, now + _SECONDS, error)}
-
-    def _forget(self, now: float) -> None:
-        noted = [(size, *one) for size, same in self._by_size.items() for one in same.items()]
-        kept = sorted((one for one in noted if one[2].until > now), key=lambda one: one[2].until)
-        self._by_size = {}
-        for size, digest, fatal in kept[1 - _MOST_FILES :]:
-            self._by_size.setdefault(size, {})[digest] = fatal
+            known = [fatal for fatal in self._known if fatal.until > now]
+            losses += sum(fatal.losses for fatal in known if fatal.digest == digest)
+            others = [fatal for fatal in known if fatal.digest != digest][1 - _MOST_FILES :]
+            self._known = (*others, _Fatal(size, digest, losses, now + _SECONDS, error))
 
 
 def _digest(file: BinaryIO) -> bytes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from audio.descriptor import write_all
 from audio.samples import Samples
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ class Recording:
             if self._file is None:
                 # Not buffered, so that a full disk is noticed here, not when the file is read or closed.
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the recording
-                _write_all(self._file.fileno(), memoryview(self._memory), 0)
+                write_all(self._file.fileno(), memoryview(self._memory), 0)
                 self._memory = b""
-            _write_all(self._file.fileno(), memoryview(samples), self._length * _SAMPLE_BYTES)
+            write_all(self._file.fileno(), memoryview(samples), self._length * _SAMPLE_BYTES)
         except OSError as error:
             raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error
 
@@ -105,9 +106,3 @@ def read_samples(descriptor: int, start: int, stop: int) -> Samples:
         blocks.append(block)
         at += len(block)
     return np.frombuffer(blocks[0] if len(blocks) == 1 else b"".join(blocks), np.float32)
-
-
-def _write_all(descriptor: int, what: memoryview, offset: int) -> None:
-    while what:
-        written = os.pwrite(descriptor, what, offset)
-        what, offset = what[written:], offset + written

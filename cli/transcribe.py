@@ -15,10 +15,8 @@ from cli.numbers import whole
 from cli.recordings import Recording, recordings, transcript_paths
 from cli.renderings import FORMATS, TIMED, Format, formats, render
 
-Outcome = Sequence[Transcribed]
-"""The transcript of each channel; of one, without `--multichannel`."""
-Take = Callable[[Recording, Outcome], str | None]
-"""Writes a transcript, or returns the text to print."""
+Outcome = Sequence[Transcribed]  # of each channel; of one, without --multichannel
+Take = Callable[[Recording, Outcome], str | None]  # writes a transcript, or returns the text to print
 
 _EPILOG = """\
 examples:
