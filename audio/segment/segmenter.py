@@ -66,13 +66,11 @@ class SegmentRule:
 class Segmenter:
     """Finds the segments of one recording while its frames come in; keeps the spectra of one segment at most.
 
-    It raises ValueError if the longest segment has fewer than four frames.
+    The longest segment has at least four frames.
     """
 
     def __init__(self, rule: SegmentRule, frame_seconds: float) -> None:
         self._longest = int(rule.longest / frame_seconds + 1e-6)
-        if self._longest < 4:
-            raise ValueError(f"segments of at most {rule.longest:g} s are too short for frames of {frame_seconds:g} s")
         # A pause and what surrounds speech must leave room for speech.
         self._pause = min(max(round(rule.pause / frame_seconds), 1), self._longest // 2)
         self._settled = round(_SETTLED / frame_seconds)

@@ -193,8 +193,3 @@ def test_speech_that_goes_on_is_cut_where_the_voice_changes_rather_than_in_a_lon
 @pytest.mark.parametrize("probabilities", [[], [0.0] * 1000])
 def test_without_speech_there_are_no_segments(probabilities):
     assert segments_of(probabilities, SegmentRule(longest=5.0)) == []
-
-
-def test_segments_that_could_hold_no_speech_are_refused():
-    with pytest.raises(ValueError, match=r"at most 0\.3 s"):
-        Segmenter(SegmentRule(longest=0.3), FRAME)
