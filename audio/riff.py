@@ -54,16 +54,12 @@ def read_header(file: BinaryIO) -> WavHeader:
     for _ in range(_MOST_CHUNKS):
         name, length = file.read(4), int.from_bytes(file.read(4), order)
         if name in {b"data", b""}:
-            start = file.tell()
-            hides = name == b"data" and length == 0 and start < size
-            is_whole = name == b"data" and order == "little" and start + length <= size
+            start, is_data = file.tell(), name == b"data"
+            hides = is_data and length == 0 and start < size
+            is_whole = is_data and order == "little" and start + length <= size
             pcm = _pcm(fmt, start, length) if is_whole else None
-            follows = (
-                length > 0
-                and start + length < size
-                and name == b"data"
-                and _is_followed(file, start + length + length % 2, size, order)
-            )
+            is_short = is_data and 0 < length < size - start
+            follows = is_short and _is_followed(file, start + length + length % 2, size, order)
             return WavHeader(_codec(fmt, order), is_cut, hides, pcm, follows)
         if name == b"fmt ":
             fmt = file.read(min(length, _FORMAT_BYTES))

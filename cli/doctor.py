@@ -10,7 +10,6 @@ import platform
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,8 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.trial:
         output = sys.stdout
         with redirect_stdout(sys.stderr):  # there Triton prints what does not compile
-            for line in _trial(args):
-                print(json.dumps(line, ensure_ascii=False), file=output, flush=True)
+            print(json.dumps(_trial(args), ensure_ascii=False), file=output)
         return 0
     report = {"machine": _machine(), "packages": {name: _version_of(name) for name in _PACKAGES}} | _tried(args)
     is_well = report["speech"]["same_words"] and set(report["fast_paths"].values()) <= {"used", "slower", "off"}
@@ -128,8 +126,8 @@ def _without(names: str, barred: dict[str, str]) -> str:
     return ",".join(name for name in allowed if name not in barred) or "none" if barred else names
 
 
-def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield what the child says at last; trials of fast paths are printed as they begin.
+def _trial(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the child says at last; trials of fast paths are printed as they begin.
 
     The sample is transcribed with all that the model uses, and in float32 by plain operations on the CPU.
     """
@@ -155,7 +153,7 @@ def _trial(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             (plain,) = load_model(args.model, "cpu", torch.float32).transcribe([pcm])
     except (ValueError, RuntimeError) as error:
         raise CommandError(str(error)) from error
-    yield {
+    return {
         "device": _device(device, model.info()["family"], str(default_dtype(device)).removeprefix("torch.")),
         "speech": {
             "text": transcript.text,

@@ -9,8 +9,7 @@ WIDE = (
     "\u2e80-\u2fff\u3001-\u30ff\u3100-\u312f\u31c0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f"
     "\U00020000-\U000323af"
 )
-_ENDS_WIDE = re.compile(rf"[{WIDE}]\Z")
-_BEGINS_WIDE = re.compile(rf"[{WIDE}]")
+_WIDE = re.compile(rf"[{WIDE}]")
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af]"
@@ -25,7 +24,7 @@ def separator(before: str, after: str) -> str:
     """Return what separates two texts: a space, but nothing between Han, kana or bopomofo."""
     if not before or not after:
         return ""
-    return "" if _ENDS_WIDE.search(before) and _BEGINS_WIDE.match(after) else " "
+    return "" if _WIDE.match(before[-1]) and _WIDE.match(after) else " "
 
 
 def run_together(texts: Iterable[str]) -> str:

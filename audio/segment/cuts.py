@@ -64,7 +64,6 @@ def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segme
 
 
 def _blocks(recording: Recording) -> Iterator[Samples]:
-    start, size = 0, BLOCK_SECONDS * recording.rate
-    while start < len(recording):
+    size = BLOCK_SECONDS * recording.rate
+    for start in range(0, len(recording), size):
         yield recording.read(start, start + size)
-        start += size

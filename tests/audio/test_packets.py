@@ -60,19 +60,6 @@ def test_all_sound_is_decoded_at_its_time(name, files):
     assert not audio.truncated
 
 
-@pytest.mark.parametrize(("form", "codec"), [("webm", "libopus"), ("ipod", "aac"), ("matroska", "flac")])
-@pytest.mark.parametrize("channels", [2, 8])
-def test_channels_are_averaged(form, codec, channels):
-    samples = np.zeros((channels, 48000), np.float32)
-    samples[0] = tone(1000, 1, 48000)
-
-    audio = decoded(media(samples, 48000, form, codec))
-
-    middle = audio.samples[4000:12000]
-    assert audio.channels == channels
-    assert np.sqrt(2 * np.mean(middle**2)) == pytest.approx(0.5 / channels, rel=0.06)
-
-
 def test_the_sound_of_a_film_is_decoded(files):
     audio = decoded(media(bursts(48000), 48000, "mp4", "aac", pictures=50))
 

@@ -72,7 +72,7 @@ def test_a_child_that_writes_much_to_standard_error_ends(trial, capsys):
 def test_what_a_compiler_prints_is_no_part_of_what_the_child_says(monkeypatch, capfd):
     def trial(_):
         print("please share the reproducer")  # noqa: T201
-        yield {"speech": {}}
+        return {"speech": {}}
 
     monkeypatch.setattr("cli.doctor._trial", trial)
 
