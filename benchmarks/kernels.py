@@ -145,16 +145,16 @@ def _sum_and_norm(
 
 def _expansion(config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype) -> Forms:
     """Return the forms of an expansion with Swish; on a GPU, float32 has no kernel."""
-    from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
+    from models.kernels.feed_forward import TILES, swish_expansion  # only a GPU has Triton
 
     module, frames = FeedForward(config).to(device, dtype), _frames(config.width, batch, seconds, device, dtype)
     layer = frames, module.expand.weight, module.expand.bias
     forms: Forms = {_OPERATIONS: lambda: silu(linear(*layer), inplace=True)}
     if dtype == torch.float32 and device.type == "cuda":
         return forms
-    for launch in LAUNCHES:
-        name = f"{launch.frames}x{launch.columns}x{launch.warps}x{launch.stages}"
-        forms[name] = partial(swish_expansion, *layer, launch)
+    for tile in TILES:
+        name = f"{tile.rows}x{tile.columns}x{tile.warps}x{tile.stages}"
+        forms[name] = partial(swish_expansion, *layer, tile)
     return forms
 
 

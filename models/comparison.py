@@ -4,9 +4,8 @@ A kernel may compile and compute wrong numbers: versions of Triton and of its as
 So each is compared before it is used, at both ends of its sizes, with random frames of ragged lengths.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,20 +27,6 @@ _SEED = 0
 Compute = Callable[[], tuple[Tensor, ...]]
 
 
-class Trial(NamedTuple):
-    """One comparison.
-
-    Attributes:
-        path: what is compared.
-        compute: does the work in the model's dtype; it takes the path unless that is left out.
-        exact: does it in float32, with the same weights and inputs.
-    """
-
-    path: FastPath
-    compute: Compute
-    exact: Compute
-
-
 @torch.no_grad()
 def compare_kernels(
     encoder: nn.Module, attention_decoder: AttentionDecoder | None, device: torch.device, dtype: torch.dtype
@@ -56,44 +41,8 @@ def compare_kernels(
         device: the device; nothing is done where kernels do not run.
         dtype: dtype of the weights.
     """
-    if FAST_PATHS.suits(device):
-        for trial in _trials(encoder, attention_decoder, device, dtype):
-            compare(trial)
-
-
-def compare(trial: Trial) -> None:
-    """Compare the kernels of a path with plain operations: they are used from now on, or the path is barred.
-
-    Raises:
-        RuntimeError: if memory ran out.
-    """
-    if not FAST_PATHS.allows(trial.path):
+    if not FAST_PATHS.suits(device):
         return
-    with FAST_PATHS.trying(trial.path):
-        # Only this path is compared; others are plain in both.
-        with FAST_PATHS.plainly(*set(FastPath) - {trial.path}):
-            fast = trial.compute()
-        if not FAST_PATHS.has_taken(trial.path):
-            return
-        with FAST_PATHS.plainly():
-            plain = trial.compute()
-            with torch.autocast(plain[0].device.type, enabled=False):
-                exact = trial.exact()
-        for one, its_plain, its_exact in zip(fast, plain, exact, strict=True):
-            error, own = _error(one, its_exact), _error(its_plain, its_exact)
-            bound = max(_ALLOWED_SHARE * float(its_exact.abs().max()), _ALLOWED_RATIO * own)
-            why = f"its error is {error:.3g}, that of plain operations {own:.3g}"
-            if not FAST_PATHS.judge(trial.path, why, agrees=error <= bound):  # not if it is no number
-                return
-
-
-def _error(values: Tensor, exact: Tensor) -> float:
-    return float((values.double() - exact.double()).abs().max())
-
-
-def _trials(
-    encoder: nn.Module, attention_decoder: AttentionDecoder | None, device: torch.device, dtype: torch.dtype
-) -> Iterator[Trial]:
     generator = torch.Generator(device).manual_seed(_SEED)
 
     def noise(*shape: int) -> Tensor:
@@ -101,16 +50,49 @@ def _trials(
 
     if isinstance(encoder, ConformerEncoder):
         for lengths in (_FEW, _MANY):
-            yield from _trials_of_encoder(encoder, lengths, noise)
+            _compare_encoder(encoder, lengths, noise)
     if attention_decoder is not None:
         for rows in (1, 32):
-            yield _trial_of_decoder(attention_decoder, rows, noise)
+            _compare_decoder(attention_decoder, rows, noise)
 
 
-def _trials_of_encoder(
-    encoder: ConformerEncoder, known: Sequence[int], noise: Callable[..., Tensor]
-) -> Iterator[Trial]:
-    """Yield a trial for each kind of module, of the first layer; kernels do not look at the weights' values."""
+def compare(path: FastPath, compute: Compute, exactly: Compute) -> None:
+    """Compare the kernels of a path with plain operations: they are used from now on, or the path is barred.
+
+    Args:
+        path: the path.
+        compute: does the work in the model's dtype; it takes the path unless that is left out.
+        exactly: does it in float32, with the same weights and inputs.
+
+    Raises:
+        RuntimeError: if memory ran out.
+    """
+    if not FAST_PATHS.allows(path):
+        return
+    with FAST_PATHS.trying(path):
+        # Only this path is compared; others are plain in both.
+        with FAST_PATHS.plainly(*set(FastPath) - {path}):
+            fast = compute()
+        if not FAST_PATHS.has_taken(path):
+            return
+        with FAST_PATHS.plainly():
+            plain = compute()
+            with torch.autocast(plain[0].device.type, enabled=False):
+                exact = exactly()
+        for one, its_plain, its_exact in zip(fast, plain, exact, strict=True):
+            error, own = _error(one, its_exact), _error(its_plain, its_exact)
+            bound = max(_ALLOWED_SHARE * float(its_exact.abs().max()), _ALLOWED_RATIO * own)
+            why = f"its error is {error:.3g}, that of plain operations {own:.3g}"
+            if not FAST_PATHS.judge(path, why, agrees=error <= bound):  # not if it is no number
+                return
+
+
+def _error(values: Tensor, exact: Tensor) -> float:
+    return float((values.double() - exact.double()).abs().max())
+
+
+def _compare_encoder(encoder: ConformerEncoder, known: Sequence[int], noise: Callable[..., Tensor]) -> None:
+    """Compare each kind of module, that of the first layer; kernels do not look at the weights' values."""
     config = encoder.config
     subsampling, layer = encoder.subsampling, encoder.layers[0]
     assert isinstance(layer, ConformerLayer)
@@ -122,26 +104,27 @@ def _trials_of_encoder(
     change = noise(*frames.shape)
     positions = encoder.positions(noise(1, longest, config.width))
 
-    def of_module(path: FastPath, apply: Callable[[ConformerLayer, Tensor, Tensor], Tensor]) -> Trial:
-        return Trial(
-            path,
-            lambda: (apply(layer, frames, positions),),
-            lambda: (apply(exact_layer, frames.float(), positions.float()),),
-        )
-
     if subsampling.may_use_kernels():
         features = noise(len(known), config.mels, longest * config.subsampling_factor)
         own_lengths = lengths * config.subsampling_factor
         exact = deepcopy(subsampling).float()
         kept = padding.valid[:, :, None]  # kernels leave other values in the padding
-        yield Trial(
+        compare(
             FastPath.SUBSAMPLING,
             lambda: (subsampling(features, own_lengths)[0] * kept,),
             lambda: (exact(features.float(), own_lengths)[0] * kept,),
         )
-    yield of_module(FastPath.ATTENTION, lambda layer, frames, positions: layer.attention(frames, positions, padding))
-    yield of_module(FastPath.CONVOLUTION, lambda layer, frames, _: layer.convolution(frames, padding))
-    yield Trial(
+    compare(
+        FastPath.ATTENTION,
+        lambda: (layer.attention(frames, positions, padding),),
+        lambda: (exact_layer.attention(frames.float(), positions.float(), padding),),
+    )
+    compare(
+        FastPath.CONVOLUTION,
+        lambda: (layer.convolution(frames, padding),),
+        lambda: (exact_layer.convolution(frames.float(), padding),),
+    )
+    compare(
         FastPath.SUMS,
         lambda: added(frames, change, 0.5, layer.norm),
         lambda: added(frames.float(), change.float(), 0.5, exact_layer.norm),
@@ -149,10 +132,10 @@ def _trials_of_encoder(
     if longest > max(_FEW):
         many = noise(1, FRAMES_WORTH_A_KERNEL + 1, config.width)
         feed, exact_feed = layer.first_feed_forward, exact_layer.first_feed_forward
-        yield Trial(FastPath.FEED_FORWARD, lambda: (feed(many),), lambda: (exact_feed(many.float()),))
+        compare(FastPath.FEED_FORWARD, lambda: (feed(many),), lambda: (exact_feed(many.float()),))
 
 
-def _trial_of_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[..., Tensor]) -> Trial:
+def _compare_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[..., Tensor]) -> None:
     """Compare the scores after two tokens, so that the second reads what the first has written."""
     exact = deepcopy(decoder).float()
     width = decoder.config.width if decoder.encoder_projection is None else decoder.encoder_projection.in_features
@@ -167,4 +150,4 @@ def _trial_of_decoder(decoder: AttentionDecoder, rows: int, noise: Callable[...,
         decoder(tokens[:, :1], place, memory, cache)
         return (decoder(tokens[:, 1:], place + 1, memory, cache),)
 
-    return Trial(FastPath.DECODER_STEP, lambda: scores(decoder, encoded), lambda: scores(exact, encoded.float()))
+    compare(FastPath.DECODER_STEP, lambda: scores(decoder, encoded), lambda: scores(exact, encoded.float()))

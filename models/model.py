@@ -28,7 +28,7 @@ from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
 from models.search.ctc_search import ctc_search, greedy_ctc
-from models.search.result import ChosenSearch, FetchedResult, Search, SearchResult
+from models.search.result import FetchedResult, Search, SearchResult
 from models.search.transducer import transducer_search
 from models.text.aligner import Aligner, KnownWords, Span
 from models.text.detokenizer import Detokenizer
@@ -120,7 +120,7 @@ class Model(DeviceModel):
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
-        self._greedy_ctc = greedy_ctc(self.network.ctc).search if self.network.ctc else None
+        self._greedy_ctc = greedy_ctc(self.network.ctc) if self.network.ctc else None
         self._phrases = PhraseTrees(self.vocabulary, device)
         # A prompt for the language says more than a script.
         self._masks = None
@@ -132,10 +132,16 @@ class Model(DeviceModel):
         }
         self._searches: dict[Decoder, Search] = {}
         self._sizes = {}
-        for name, chosen in self._choose_searches().items():
-            self._searches[self.decoders[0] if name == "transducer" else "ctc"] = chosen.search
-            if chosen.sizes is not None:
-                self._sizes[name] = chosen.sizes
+        network, transducer = self.network, self._config.transducer
+        if transducer and network.predictor and network.joint:
+            parts = network.predictor, network.joint, transducer.max_symbols
+            chosen = transducer_search(*parts, device, self._language_model)
+            self._searches[self.decoders[0]], self._sizes["transducer"] = chosen
+        if network.ctc and self._language_model:
+            chosen = ctc_search(network.ctc, self._language_model, device)
+            self._searches["ctc"], self._sizes["ctc_beam"] = chosen
+        elif self._greedy_ctc and network.prompt:
+            self._searches["ctc"] = self._greedy_ctc
         if self._writer:
             self._sizes["attention"] = self._writer.sizes
         passes: list[Pass] = [self._encoded] if self._searches or self._writer else []
@@ -372,19 +378,6 @@ class Model(DeviceModel):
             waveforms, lengths = self._writer.lengthened(waveforms, lengths)
         features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
         return features
-
-    def _choose_searches(self) -> dict[str, ChosenSearch]:
-        """Return the search of each decoder by what its graphs are called; greedy CTC is part of its pass."""
-        network, transducer = self.network, self._config.transducer
-        chosen = {}
-        if transducer and network.predictor and network.joint:
-            parts = network.predictor, network.joint, transducer.max_symbols
-            chosen["transducer"] = transducer_search(*parts, self.device, self._language_model)
-        if network.ctc and self._language_model:
-            chosen["ctc_beam"] = ctc_search(network.ctc, self._language_model, self.device)
-        elif network.ctc and network.prompt:
-            chosen["ctc"] = greedy_ctc(network.ctc)
-        return chosen
 
     @cached_property
     def _finder(self) -> Aligner:

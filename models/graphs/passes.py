@@ -77,20 +77,17 @@ class GraphedPasses:
     def _prepare(self, work: Pass, waveforms: Tensor) -> "_Prepared":
         """Capture a graph, and compare the first of each pass with the operations that it repeats, on noise."""
         with FAST_PATHS.trying(FastPath.ENCODER_GRAPHS, lambda _: True):
-            return self._compared_with_operations(work, waveforms)
-
-    def _compared_with_operations(self, work: Pass, waveforms: Tensor) -> "_Prepared":
-        prepared = _Prepared(work, waveforms, self._pool)
-        if FAST_PATHS.suits(waveforms.device) and work not in self._compared:
-            self._compared.add(work)
-            noise = torch.randn(waveforms.shape, device=waveforms.device) * 0.1
-            rows = torch.arange(len(noise), 0, -1, device=noise.device)
-            lengths = rows * noise.size(1) // len(noise)
-            plain = [tensor.clone() for tensor in work(noise, lengths, None)]
-            judged = [_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True)]
-            why = "a graph and its operations: " + ", ".join(found for _, found in judged)
-            FAST_PATHS.judge(FastPath.ENCODER_GRAPHS, why, agrees=all(agrees for agrees, _ in judged))
-        return prepared
+            prepared = _Prepared(work, waveforms, self._pool)
+            if FAST_PATHS.suits(waveforms.device) and work not in self._compared:
+                self._compared.add(work)
+                noise = torch.randn(waveforms.shape, device=waveforms.device) * 0.1
+                rows = torch.arange(len(noise), 0, -1, device=noise.device)
+                lengths = rows * noise.size(1) // len(noise)
+                plain = [tensor.clone() for tensor in work(noise, lengths, None)]
+                judged = [_agree(*pair) for pair in zip(prepared.run(noise, lengths), plain, strict=True)]
+                why = "a graph and its operations: " + ", ".join(found for _, found in judged)
+                FAST_PATHS.judge(FastPath.ENCODER_GRAPHS, why, agrees=all(agrees for agrees, _ in judged))
+            return prepared
 
     def clear(self) -> None:
         """Drop all graphs; no pass may be under way."""

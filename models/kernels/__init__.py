@@ -17,11 +17,10 @@ FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
 _AMPERE = (8, 0)  # compute capability
 
-GatedConvolution = Callable[..., Tensor]
-RelativeAttentionKernel = Callable[..., Tensor]
-DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
+Kernel = Callable[..., Tensor]
+DepthwiseHalves = tuple[Kernel, Kernel]
 SwishExpansion = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-DecoderStep = tuple[Callable[..., Tensor], Callable[..., Tensor]]
+DecoderStep = tuple[Kernel, Kernel]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -35,10 +34,10 @@ def products_suit(device: torch.device, dtype: torch.dtype) -> bool:
     return not (device.type == "cuda" and is_half and torch.cuda.get_device_capability(device) < _AMPERE)
 
 
-def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvolution | None:
+def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> Kernel | None:
     """Return the kernel of the convolution module (convolution.py)."""
 
-    def find() -> GatedConvolution:
+    def find() -> Kernel:
         from models.kernels.convolution import gated_convolution  # only a GPU has Triton
 
         return gated_convolution
@@ -68,10 +67,10 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
     return FAST_PATHS.kernel(FastPath.SUMS, find, device, dtype)
 
 
-def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> RelativeAttentionKernel | None:
+def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> Kernel | None:
     """Return the kernel of attention by content and distance (attention.py) for heads of ``share`` channels."""
 
-    def find() -> RelativeAttentionKernel | None:
+    def find() -> Kernel | None:
         if not products_suit(device, dtype):
             return None
         from models.kernels.attention import relative_attention  # only a GPU has Triton
@@ -112,12 +111,12 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
         is_odd = columns * dtype.itemsize % 16 or channels * dtype.itemsize % 16
         if dtype == torch.float32 or is_odd or not products_suit(device, dtype):
             return None
-        from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
+        from models.kernels.feed_forward import TILES, swish_expansion  # only a GPU has Triton
 
         frames = torch.randn(FRAMES_WORTH_A_KERNEL, channels, dtype=dtype, device=device)
         weight, bias = torch.randn(shape, dtype=dtype, device=device), frames[0, :1].expand(columns).contiguous()
         ways: list[SwishExpansion] = [lambda *layer: silu(linear(*layer), inplace=True)]
-        ways += [partial(swish_expansion, launch=launch) for launch in LAUNCHES]
+        ways += [partial(swish_expansion, tile=tile) for tile in TILES]
         seconds = [_seconds_of(partial(way, frames, weight, bias), device) for way in ways]
         best = seconds.index(min(seconds))
         if not best:

@@ -4,40 +4,21 @@ The libraries' products have no Swish, so plain operations read and write the ex
 layer, once more. Here Swish is applied to the sums in registers.
 """
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from models.kernels.tiles import Tile
+
 # Channels that a program multiplies at a time.
 _SLICE = 64
 # Consecutive programs share the weights of their columns, for this number of blocks of frames.
 _GROUP = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The division of the work.
-
-    Attributes:
-        frames: frames of a program.
-        columns: columns of a program.
-        warps: warps of a program.
-        stages: loads that overlap.
-    """
-
-    frames: int
-    columns: int
-    warps: int
-    stages: int
-
-
 # Two programs of the smaller kind fit a multiprocessor, so that one computes Swish while the other multiplies; the
 # larger kind loads less for its products.
-LAUNCHES = (Launch(128, 128, 4, 3), Launch(128, 256, 8, 3))
+TILES = Tile(128, 128), Tile(128, 256, warps=8)
 
 
 @triton.jit(do_not_specialize=["blocks"])
@@ -73,14 +54,14 @@ def _expand(
     expanded.store([frame, column], swished.to(expanded.dtype))
 
 
-def swish_expansion(frames: Tensor, weight: Tensor, bias: Tensor | None, launch: Launch = LAUNCHES[0]) -> Tensor:
+def swish_expansion(frames: Tensor, weight: Tensor, bias: Tensor | None, tile: Tile = TILES[0]) -> Tensor:
     """Apply a linear layer, and Swish.
 
     Args:
         frames: [..., channels]; channels and columns are multiples of 16 bytes.
         weight: [columns, channels].
         bias: [columns].
-        launch: the division of the work.
+        tile: frames and columns of a program.
 
     Returns:
         [..., columns].
@@ -88,22 +69,22 @@ def swish_expansion(frames: Tensor, weight: Tensor, bias: Tensor | None, launch:
     flat, columns = frames.flatten(0, -2).contiguous(), weight.size(0)
     expanded = torch.empty(flat.size(0), columns, dtype=frames.dtype, device=frames.device)
     if expanded.numel():
-        blocks = triton.cdiv(flat.size(0), launch.frames)
-        _expand[(blocks * triton.cdiv(columns, launch.columns),)](
-            TensorDescriptor.from_tensor(flat, [launch.frames, _SLICE]),
-            TensorDescriptor.from_tensor(weight, [launch.columns, _SLICE]),
+        blocks = triton.cdiv(flat.size(0), tile.rows)
+        _expand[(blocks * triton.cdiv(columns, tile.columns),)](
+            TensorDescriptor.from_tensor(flat, [tile.rows, _SLICE]),
+            TensorDescriptor.from_tensor(weight, [tile.columns, _SLICE]),
             bias,
-            TensorDescriptor.from_tensor(expanded, [launch.frames, launch.columns]),
+            TensorDescriptor.from_tensor(expanded, [tile.rows, tile.columns]),
             blocks,
             columns,
             CHANNELS=flat.size(1),
             BIASED=bias is not None,
-            FRAMES=launch.frames,
-            COLUMNS=launch.columns,
+            FRAMES=tile.rows,
+            COLUMNS=tile.columns,
             SLICE=_SLICE,
             GROUP=_GROUP,
-            num_warps=launch.warps,
-            num_stages=launch.stages,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
     shaped: Tensor = expanded.unflatten(0, frames.shape[:-1])
     return shaped

@@ -3,7 +3,8 @@
 Graphs run in a side stream, beside the encoding of the next batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from models.graphs.arena import Layout
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
-from models.search.agreement import COMPARED_ROWS, judge_rows
+from models.search.agreement import COMPARED_ROWS, Agreement, noise
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
@@ -43,7 +44,7 @@ class AttentionSearch:
         self._graphed = graphed
         device = decoder.embedding.weight.device
         self._side_stream = SideStream(device)
-        self._compared: set[FastPath] = set()
+        self._agreement: Agreement[_Prepared] = Agreement(device, decoder.embedding.weight.dtype)
         self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
@@ -107,38 +108,25 @@ class AttentionSearch:
             writing = self._writing(memory, lasting, longest, caches)
             return _Prepared(writing, memory, caches, lasting, self._side_stream)
 
-        known = self.sizes.get(size, lambda: self._agreeing(prepare, encoded, prompts.size(1), longest))
+        search_both = partial(self._search_both, encoded, prompts.size(1), longest)
+        known = self.sizes.get(size, lambda: self._agreement.prepared(prepare, search_both))
         return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
 
-    def _agreeing(self, prepare: Callable[[], "_Prepared"], encoded: Tensor, prompt: int, longest: int) -> "_Prepared":
-        """Prepare a size; without the device's loop, if the first with it does not find what the host finds."""
-        prepared = prepare()
-        path = FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS
-        if not self._agrees(prepared, path, encoded, prompt, longest):
-            prepared = prepare()
-            self._agrees(prepared, FastPath.SEARCH_GRAPHS, encoded, prompt, longest)
-        return prepared
-
-    def _agrees(self, prepared: "_Prepared", path: FastPath, encoded: Tensor, prompt: int, longest: int) -> bool:
-        """Compare the first size with the host, on noise; bar the path if it disagrees.
+    def _search_both(
+        self, encoded: Tensor, prompt: int, longest: int, prepared: "_Prepared"
+    ) -> tuple[FetchedResult, FetchedResult]:
+        """Search a batch of noise by a size's graph, and as the host drives it.
 
         Prompts are of any tokens: after the model's own, noise would have no text, and nothing to compare.
         """
-        if not FAST_PATHS.suits(encoded.device) or path in self._compared:
-            return True
-        self._compared.add(path)
-        rows, frames = min(COMPARED_ROWS, encoded.size(0)), frame_size(encoded.size(1))
-        generator = torch.Generator(encoded.device).manual_seed(0)
-        noise = torch.randn(rows, frames, encoded.size(2), generator=generator, device=encoded.device)
-        noise = 3 * noise.to(encoded.dtype)
-        lengths = torch.arange(rows, 0, -1, device=encoded.device) * frames // rows
+        rows = min(COMPARED_ROWS, encoded.size(0))
+        frames, lengths = noise(encoded, rows, frame_size(encoded.size(1)))
+        frames = 3 * frames
         prompts = torch.arange(rows * prompt, device=encoded.device).view(rows, prompt) % self._decoder.vocabulary_size
         most = min(longest, prompt + _COMPARED_TOKENS)
         bound = LengthBound(torch.full_like(lengths, most), most)
-        with FAST_PATHS.trying(path, lambda _: True):
-            found = prepared.search(self._memory(noise, lengths), prompts, bound.limits)
-            plain = self._driven_by_host(noise, lengths, prompts, bound, None)
-            return judge_rows(path, found, plain, encoded.dtype)
+        found = prepared.search(self._memory(frames, lengths), prompts, bound.limits)
+        return found, self._driven_by_host(frames, lengths, prompts, bound, None)
 
     def _state(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> list[Layout]:
         """Return the keys and values of a size: those of its texts, and those of its encoder frames by layer."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from models.device.fast_paths import FAST_PATHS, FastPath
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes
-from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, judge_rows
+from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, Agreement, noise
 from models.search.ctc_alignment import CtcAlignment
 from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
 from models.search.drivers.graph import GraphDriver
@@ -29,7 +29,7 @@ class GraphedCtcBeam:
         """Prepare to search; graphs are captured at the first batch of their size, and sizes share memory."""
         self._parts = blank, language_model, beam
         self._side_stream = SideStream(device)
-        self._compared: set[FastPath] = set()
+        self._agreement: Agreement[_Prepared] = Agreement(device, torch.float32)
         self.sizes: Sizes[_Prepared] = Sizes(device)
 
     @torch.no_grad()
@@ -57,30 +57,12 @@ class GraphedCtcBeam:
             large = self.sizes.arena.tensors(state)
             return _Prepared(largest, *self._parts, large=large, side_stream=self._side_stream)
 
-        known = self.sizes.get((rows, frames), lambda: self._agreeing(prepare, largest))
+        def search_both(prepared: _Prepared) -> tuple[FetchedResult, FetchedResult]:
+            scores, lengths = noise(largest, min(COMPARED_ROWS, rows), min(COMPARED_FRAMES, frames))
+            return prepared.search(scores, lengths), ctc_beam(scores, lengths, *self._parts).fetched()
+
+        known = self.sizes.get((rows, frames), lambda: self._agreement.prepared(prepare, search_both))
         return known if FAST_PATHS.allows(FastPath.SEARCH_GRAPHS) else None
-
-    def _agreeing(self, prepare: Callable[[], "_Prepared"], largest: Tensor) -> "_Prepared":
-        """Prepare a size; without the device's loop, if the first with it does not find what the host finds."""
-        prepared = prepare()
-        if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS):
-            prepared = prepare()
-            self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS)
-        return prepared
-
-    def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath) -> bool:
-        """Compare the first size with plain operations, on noise; bar the path if it disagrees."""
-        if not FAST_PATHS.suits(largest.device) or path in self._compared:
-            return True
-        self._compared.add(path)
-        rows, frames = min(COMPARED_ROWS, largest.size(0)), min(COMPARED_FRAMES, largest.size(1))
-        generator = torch.Generator(largest.device).manual_seed(0)
-        noise = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
-        noise = noise.to(largest.dtype)
-        lengths = torch.arange(rows, 0, -1, device=largest.device) * frames // rows
-        with FAST_PATHS.trying(path, lambda _: True):
-            found, plain = prepared.search(noise, lengths), ctc_beam(noise, lengths, *self._parts).fetched()
-            return judge_rows(path, found, plain, torch.float32)  # in which it computes
 
 
 class _Prepared:

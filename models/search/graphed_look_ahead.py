@@ -18,7 +18,7 @@ from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_cap
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint, Predictor
 from models.kernels import products_suit
-from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, judge_rows
+from models.search.agreement import COMPARED_FRAMES, COMPARED_ROWS, Agreement, noise
 from models.search.drivers.graph import GraphDriver
 from models.search.label_masks import LabelMasks, table_size
 from models.search.language_model import LanguageModel
@@ -78,7 +78,7 @@ class GraphedLookAhead:
         self.fused &= isinstance(predictor, Predictor) and language_model is None
         self._language_model = language_model
         self._form = partial(LookAhead, language_model=language_model)
-        self._compared: set[tuple[FastPath, bool, bool]] = set()
+        self._agreement: Agreement[_Prepared] = Agreement(weight.device, weight.dtype)
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(weight.device)
@@ -120,48 +120,34 @@ class GraphedLookAhead:
 
     def _prepare(self, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         """Prepare a size by the strongest form that finds what look-ahead in plain operations finds."""
-        if self.fused and not (terms and terms.phrases) and FAST_PATHS.allows(FastPath.SEARCH):
+        phrases = terms.phrases if terms else None
+        kind = bool(terms and terms.kinds), phrases is not None
+        search_both = partial(self._search_both, largest, phrases)
+        if self.fused and phrases is None and FAST_PATHS.allows(FastPath.SEARCH):
             with FAST_PATHS.trying(FastPath.SEARCH, _says_nothing_of_kernels):
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
                 prepared = self._prepare_with(FusedLookAhead, largest, terms)
-                if self._agrees(prepared, largest, FastPath.SEARCH, None):
+                if self._agreement.agrees(FastPath.SEARCH, prepared, search_both, kind):
                     return prepared
-        phrases = terms.phrases if terms else None
-        prepared = self._prepare_with(self._form, largest, terms)
-        if not self._agrees(prepared, largest, FastPath.LOOP if prepared.loops else FastPath.SEARCH_GRAPHS, phrases):
-            prepared = self._prepare_with(self._form, largest, terms)
-            self._agrees(prepared, largest, FastPath.SEARCH_GRAPHS, phrases)
-        return prepared
+        return self._agreement.prepared(lambda: self._prepare_with(self._form, largest, terms), search_both, kind)
 
-    def _agrees(self, prepared: "_Prepared", largest: Tensor, path: FastPath, phrases: BatchPhrases | None) -> bool:
-        """Compare the first size with look-ahead in plain operations, on noise; bar the path if it disagrees."""
-        compared = path, prepared.masks is not None, prepared.phrases is not None
-        if not FAST_PATHS.suits(largest.device) or compared in self._compared:
-            return True
-        self._compared.add(compared)
-        with FAST_PATHS.trying(path, lambda _: True):
-            return self._finds_the_same(prepared, largest, path, phrases)
-
-    def _finds_the_same(
-        self, prepared: "_Prepared", largest: Tensor, path: FastPath, phrases: BatchPhrases | None
-    ) -> bool:
-        rows, frames = min(COMPARED_ROWS, largest.size(0)), min(COMPARED_FRAMES, largest.size(1))
+    def _search_both(
+        self, largest: Tensor, phrases: BatchPhrases | None, prepared: "_Prepared"
+    ) -> tuple[FetchedResult, FetchedResult]:
+        """Search a batch of noise by a size's graph, and by look-ahead in plain operations."""
+        rows = min(COMPARED_ROWS, largest.size(0))
         if phrases:
             phrases = phrases.first(rows)
             rows = len(phrases.start)
-        generator = torch.Generator(largest.device).manual_seed(0)
-        encoded = torch.randn(rows, frames, largest.size(2), generator=generator, device=largest.device)
-        lengths = torch.arange(rows, 0, -1, device=largest.device) * frames // rows
-        encoded = encoded.to(largest.dtype)
+        encoded, lengths = noise(largest, rows, min(COMPARED_FRAMES, largest.size(1)))
         masks = None
         if prepared.masks:  # of the second kind, half of the labels may be written
             table = torch.zeros_like(prepared.masks.table[:2])
             table[1, : self._joint.blank : 2] = -torch.inf
             masks = LabelMasks(table, torch.arange(rows, device=largest.device) % 2)
-        found = prepared.search(encoded, lengths, masks, phrases)
-        plain = self._plain(encoded, lengths, masks, phrases)
-        return judge_rows(path, found, plain, largest.dtype)
+        batch = encoded, lengths, masks, phrases
+        return prepared.search(*batch), self._plain(*batch)
 
     def _prepare_with(self, form: NewForm, largest: Tensor, terms: "_Terms | None") -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols

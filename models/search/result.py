@@ -177,7 +177,7 @@ Search = Callable[[Tensor, Tensor, LabelMasks | None, BatchPhrases | None], Fetc
 
 
 class ChosenSearch(NamedTuple):
-    """The search of a decoder on a device, and what it prepares for each size of batch; None if nothing."""
+    """The search of a decoder on a device, and what it prepares for each size of batch."""
 
     search: Search
-    sizes: Sizes[Any] | None = None
+    sizes: Sizes[Any]

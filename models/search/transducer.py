@@ -6,16 +6,14 @@ decide is in ``decision.py``, and what a row remembers from step to step in ``st
 """
 
 import torch
-from torch import Tensor
 
+from models.graphs.sizes import Sizes
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.label_masks import LabelMasks
 from models.search.language_model import LanguageModel
-from models.search.phrases import BatchPhrases
-from models.search.result import ChosenSearch, FetchedResult
+from models.search.result import ChosenSearch
 
 
 def transducer_search(
@@ -26,13 +24,13 @@ def transducer_search(
     language_model: LanguageModel | None = None,
 ) -> ChosenSearch:
     """Return the search of a transducer on a device; ``max_symbols`` is the most labels of a frame."""
+    parts = predictor, joint, max_symbols
     if device.type == "cpu":
-
-        def search(
-            encoded: Tensor, lengths: Tensor, masks: LabelMasks | None, phrases: BatchPhrases | None
-        ) -> FetchedResult:
-            return flat(encoded, lengths, predictor, joint, max_symbols, masks, phrases, language_model).fetched()
-
-        return ChosenSearch(search)
-    graphed = GraphedLookAhead(predictor, joint, max_symbols, language_model=language_model)
+        return ChosenSearch(
+            lambda encoded, lengths, masks, phrases: flat(
+                encoded, lengths, *parts, masks, phrases, language_model
+            ).fetched(),
+            Sizes(device),
+        )
+    graphed = GraphedLookAhead(*parts, language_model=language_model)
     return ChosenSearch(graphed.search, graphed.sizes)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, pad
 
-from models.comparison import Trial, compare
+from models.comparison import compare
 from models.device.fast_paths import FAST_PATHS, FastPath
 from models.heads.transducer import Joint
 from training.losses.kernels import Operations, operations_on
@@ -121,7 +121,7 @@ def compare_kernels(device: torch.device, dtype: torch.dtype, outputs: Outputs, 
             found = _TransducerLoss.apply(*inputs, _Transcripts(frames, tokens, labels), scorer)  # type: ignore[no-untyped-call]
             return found.detach(), *torch.autograd.grad(found, inputs)
 
-    compare(Trial(FastPath.LOSSES, lambda: loss(dtype), lambda: loss(torch.promote_types(dtype, torch.float32))))
+    compare(FastPath.LOSSES, lambda: loss(dtype), lambda: loss(torch.promote_types(dtype, torch.float32)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, _attend
 from models.kernels.convolution import _convolve
 from models.kernels.decoder_step import FEW, KEYS, MANY, SLICE, _attend_from_token, _multiply
-from models.kernels.feed_forward import LAUNCHES, _expand
+from models.kernels.feed_forward import TILES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.search.fused_joint import MASKED_SCORES_OF_MANY, SCORES_OF_FEW, SCORES_OF_MANY, _score_tile, _walk
@@ -113,13 +113,9 @@ def registers(assembly):
     return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", log)))}
 
 
-for launch in LAUNCHES:
-    tiles = {"FRAMES": launch.frames, "COLUMNS": launch.columns}
-    blocks = {
-        "frames": (launch.frames, 64),
-        "weight": (launch.columns, 64),
-        "expanded": (launch.frames, launch.columns),
-    }
+for tile in TILES:
+    tiles = {"FRAMES": tile.rows, "COLUMNS": tile.columns}
+    blocks = {"frames": (tile.rows, 64), "weight": (tile.columns, 64), "expanded": (tile.rows, tile.columns)}
     descriptors = {argument: f"tensordesc<{HALF}[{rows},{columns}]>" for argument, (rows, columns) in blocks.items()}
     KERNELS.append((_expand, {"blocks": "i32"} | descriptors, OF_EXPANSION | tiles))
 
@@ -142,11 +138,10 @@ for dtype in (HALF, "fp32"):
         options = {"num_warps": 1} if kernel is _walk else OF_ATTENTION if kernel is _attend else {}
         if kernel in (_sum_forwards, _sum_backwards):
             options = {"num_warps": WARPS}
+        if kernel is _expand:
+            (tile,) = [tile for tile in TILES if tile.columns == constants["COLUMNS"]]
         if tile:
             options = {"num_warps": tile.warps, "num_stages": tile.stages}
-        if kernel is _expand:
-            (launch,) = [launch for launch in LAUNCHES if launch.columns == constants["COLUMNS"]]
-            options = {"num_warps": launch.warps, "num_stages": launch.stages}
         # What torch allocates is aligned, and strides are multiples of a head's width: loads are wide then.
         aligned = {
             (place,): [["tt.divisibility", 16]]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.comparison import Trial, compare, compare_kernels
+from models.comparison import compare, compare_kernels
 from models.config import AttentionContext
 from models.device.fast_paths import FAST_PATHS, FastPath, FastPaths
 from models.encoders.attention import RelativeAttention
@@ -116,7 +116,7 @@ def test_no_kernel_is_used_on_a_cpu_nor_before_it_agreed_with_plain_operations(p
 @pytest.mark.parametrize("path", [FastPath.ATTENTION, FastPath.FEED_FORWARD, FastPath.DECODER_STEP])
 def test_on_a_device_that_lacks_what_it_needs_plain_operations_do_its_work(path, caplog):
     # This machine may have no such device, and no driver for one.
-    compare(Trial(path, lambda: (FOUND[path](GPU)(),), lambda: ()))
+    compare(path, lambda: (FOUND[path](GPU)(),), lambda: ())
 
     assert [record.getMessage().split(",")[0] for record in caplog.records] == [f"fast path {path} failed"]
 

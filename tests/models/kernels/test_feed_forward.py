@@ -14,7 +14,7 @@ if os.environ.get("CI") != "true":
 from models.device.fast_paths import FAST_PATHS, FastPath
 from models.encoders.conformer import FeedForward
 from models.kernels import swish_expansion_on
-from models.kernels.feed_forward import LAUNCHES, swish_expansion
+from models.kernels.feed_forward import TILES, swish_expansion
 from tests.models.kernels.test_convolution import DEVICES, TOLERANCE
 from tests.models.small import SMALL
 
@@ -28,9 +28,9 @@ from tests.models.small import SMALL
     channels=st.integers(1, 20).map(lambda eights: 8 * eights),
     columns=st.integers(1, 40).map(lambda eights: 8 * eights),
     biased=st.booleans(),
-    launch=st.sampled_from(LAUNCHES),
+    tile=st.sampled_from(TILES),
 )
-def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels, columns, biased, launch):
+def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels, columns, biased, tile):
     if device == "cuda" and dtype == torch.float32:
         return  # its tiles are too large for a GPU, which never takes it in float32
     torch.manual_seed(seed)
@@ -38,7 +38,7 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels,
     weight = (torch.randn(columns, channels) / channels**0.5).to(device, dtype)
     bias = torch.randn(columns).to(device, dtype) if biased else None
 
-    expanded = swish_expansion(frames, weight, bias, launch)
+    expanded = swish_expansion(frames, weight, bias, tile)
 
     wanted = silu(linear(frames.float(), weight.float(), None if bias is None else bias.float()))
     assert expanded.dtype == dtype
@@ -81,5 +81,5 @@ def test_a_gpu_tries_all_ways_and_takes_one_that_is_right(dtype):
     with FAST_PATHS.trying(FastPath.FEED_FORWARD):
         kernel = swish_expansion_on(frames.device, dtype, weight.shape)
     ways = [] if kernel is None else [kernel(frames, weight, bias)]
-    for expanded in [*ways, *(swish_expansion(frames, weight, bias, launch) for launch in LAUNCHES)]:
+    for expanded in [*ways, *(swish_expansion(frames, weight, bias, tile) for tile in TILES)]:
         assert torch.allclose(expanded.float(), wanted, atol=1e-2, rtol=1e-2)

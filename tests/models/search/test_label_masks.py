@@ -29,7 +29,7 @@ def of_graphs(head):
 
 # A search of a CTC head, and what it should find in the logits of one utterance.
 SEARCHES = {
-    "greedy": (lambda head: greedy_ctc(head).search, greedy),
+    "greedy": (greedy_ctc, greedy),
     "beam": (lambda head: ctc_search(head, language_model(), torch.device("cpu")).search, beam),
     "beam by graphs": (of_graphs, beam),
 }
