@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.label_looping import label_looping
 from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
@@ -43,7 +42,6 @@ SEARCHES = {
     "flat": flat,
     "flat by a frame": partial(flat_by, frames=1),
     "flat by twenty frames": partial(flat_by, frames=20),
-    "label looping": label_looping,
     "look-ahead": look_ahead,
     "look-ahead replayed": partial(graphed, steps=16),
     "look-ahead replayed four steps at a time": partial(graphed, steps=4),
@@ -76,69 +74,6 @@ def search(request):
     return request.param
 
 
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(batches(), st.sampled_from(list(SEARCHES.values())))
-def test_every_row_of_a_batch_equals_the_plain_loop(batch, search):
-    predictor, joint, encoded, lengths, max_symbols = batch
-
-    rows = search(encoded, lengths, predictor, joint, max_symbols).rows()
-
-    for row, utterance, length in zip(rows, encoded, lengths, strict=True):
-        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols)
-        assert (row.tokens, row.frames) == (tokens, frames)
-        assert row.durations == (durations if joint.durations else None)
-        steps = durations if joint.durations else [1] * len(frames)
-        assert row.ends == [frame + step for frame, step in zip(frames, steps, strict=True)]
-        assert row.confidence == pytest.approx(confidence, abs=1e-5)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(batches(), st.sampled_from([one for name, one in SEARCHES.items() if name != "label looping"]), st.data())
-def test_rows_with_masks_find_what_the_plain_loop_finds_among_the_labels_they_may_write(batch, search, data):
-    predictor, joint, encoded, lengths, max_symbols = batch
-    table = torch.zeros(3, joint.blank + 1)
-    for kind in (1, 2):
-        masked = data.draw(st.lists(st.booleans(), min_size=joint.blank, max_size=joint.blank))
-        table[kind, : joint.blank][torch.tensor(masked)] = -torch.inf
-    kinds = data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
-
-    some = phrase_rows(len(lengths), labels=joint.blank)
-    twins = data.draw(st.one_of(st.just([None] * len(lengths)), some))
-    phrases = in_tensors(twins) if twins[0] else None
-
-    masks = LabelMasks(table, torch.tensor(kinds))
-    rows = search(encoded, lengths, predictor, joint, max_symbols, masks=masks, phrases=phrases).rows()
-
-    bias = joint.output.bias.data.clone()
-    for row, utterance, length, kind, twin in zip(rows, encoded, lengths, kinds, twins, strict=True):
-        joint.output.bias.data[: joint.blank + 1] = bias[: joint.blank + 1] + table[kind]
-        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin)
-        assert (row.tokens, row.frames) == (tokens, frames)
-        assert row.durations == (durations if joint.durations else None)
-        assert row.confidence == pytest.approx(confidence, abs=1e-5)
-        joint.output.bias.data.copy_(bias)
-
-
-PHRASED = [flat, partial(flat_by, frames=20), look_ahead, partial(look_ahead, window=3), partial(graphed, steps=4)]
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(st.data(), batches(), st.sampled_from(PHRASED))
-def test_with_phrases_every_row_equals_the_plain_loop_in_any_company(data, batch, search):
-    predictor, joint, encoded, lengths, max_symbols = batch
-    twins = data.draw(phrase_rows(len(lengths), labels=joint.blank))
-
-    rows = search(encoded, lengths, predictor, joint, max_symbols, phrases=in_tensors(twins)).rows()
-
-    for row, utterance, length, twin in zip(rows, encoded, lengths, twins, strict=True):
-        wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin if twin.phrases else None)
-        assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
-        assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
-
-
 SENTENCES = [[0, 1, 2], [0, 1], [1, 1, 0], [2, 3, 1, 1], [2], [0, 2, 3]]
 
 
@@ -162,30 +97,41 @@ def added_by(model):
     return added
 
 
+@st.composite
+def some_masks(draw, rows, labels):
+    """The labels that each row may write: all, or those of one of two kinds."""
+    table = torch.zeros(3, labels + 1)
+    for kind in (1, 2):
+        masked = draw(st.lists(st.booleans(), min_size=labels, max_size=labels))
+        table[kind, :labels][torch.tensor(masked)] = -torch.inf
+    return LabelMasks(table, torch.tensor(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))))
+
+
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(st.data(), batches(), st.sampled_from(PHRASED), st.sampled_from([0.3, 2.0]))
-def test_with_a_language_model_every_row_equals_the_plain_loop_in_any_company(data, batch, search, weight):
+@settings(max_examples=400, deadline=None)
+@given(st.data(), batches(), st.sampled_from(list(SEARCHES.values())), st.sampled_from([None, None, 0.0, 0.3, 2.0]))
+def test_every_row_equals_the_plain_loop_in_any_company(data, batch, search, weight):
     predictor, joint, encoded, lengths, max_symbols = batch
-    twins = data.draw(st.one_of(st.just([None] * len(lengths)), phrase_rows(len(lengths), labels=joint.blank)))
-    phrases, model = in_tensors(twins) if twins[0] else None, language_model(weight)
+    rows = len(lengths)
+    masks = data.draw(st.none() | some_masks(rows, joint.blank))
+    twins = data.draw(st.just([None] * rows) | phrase_rows(rows, labels=joint.blank))
+    model = None if weight is None else language_model(weight)
+    terms = {"masks": masks, "phrases": in_tensors(twins) if twins[0] else None, "language_model": model}
 
-    rows = search(encoded, lengths, predictor, joint, max_symbols, phrases=phrases, language_model=model).rows()
+    found = search(encoded, lengths, predictor, joint, max_symbols, **terms).rows()
 
-    for row, utterance, length, twin in zip(rows, encoded, lengths, twins, strict=True):
-        wanted = greedy_alone(utterance[:length], predictor, joint, max_symbols, twin, added_by(model))
-        assert (row.tokens, row.frames, row.durations or wanted[2]) == wanted[:3]
-        assert row.confidence == pytest.approx(wanted[3], abs=1e-5)
-
-
-@settings(max_examples=30, deadline=None)
-@given(batches(), st.sampled_from(PHRASED))
-def test_a_language_model_of_weight_0_changes_nothing(batch, search):
-    predictor, joint, encoded, lengths, max_symbols = batch
-
-    weightless = search(encoded, lengths, predictor, joint, max_symbols, language_model=language_model(0.0)).rows()
-
-    assert weightless == search(encoded, lengths, predictor, joint, max_symbols).rows()
+    bias = joint.output.bias.data.clone()
+    for row, utterance, length, twin, index in zip(found, encoded, lengths, twins, range(rows), strict=True):
+        joint.output.bias.data[: joint.blank + 1] = bias[: joint.blank + 1] + (masks.of_rows[index] if masks else 0)
+        own = twin if twin and twin.phrases else None
+        tokens, frames, durations, confidence = greedy_alone(
+            utterance[:length], predictor, joint, max_symbols, own, added_by(model) if weight else None
+        )
+        assert (row.tokens, row.frames) == (tokens, frames)
+        assert row.durations == (durations if joint.durations else None)
+        steps = durations if joint.durations else [1] * len(frames)
+        assert row.ends == [frame + step for frame, step in zip(frames, steps, strict=True)]
+        assert row.confidence == pytest.approx(confidence, abs=1e-5)
 
 
 def test_masks_and_phrases_come_and_go_from_batch_to_batch_in_one_state():
