@@ -89,9 +89,9 @@ def _forms(
     assert network.predictor
     assert network.joint
     network_parts = (network.predictor, network.joint, max_symbols)
-    plain = {"look-ahead": look_ahead, "flat": flat}
     forms: dict[str, Callable[[], SearchResult | FetchedResult]] = {
-        form: partial(search, encoded, frames, *network_parts) for form, search in plain.items()
+        "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
+        "flat": partial(flat, encoded, frames, *network_parts),
     }
     on_gpu = encoded.is_cuda
     for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:
