@@ -31,6 +31,7 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks.environment import describe
+from training.augment import Augmenter
 from training.batch import Batch, collate
 from training.buckets import Buckets, buckets_of_equal_audio
 from training.examples import Examples
@@ -186,9 +187,8 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
     positions = run.config.attention.positions if run.config.attention else None
     mels = run.config.features.mels
     labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))
-    every, some = (
-        Examples(takes, run.vocabulary, run.recipe.augmentation, 0, mels, positions) for takes in (run.takes, kept)
-    )
+    augmenter = Augmenter(run.recipe.augmentation)
+    every, some = (Examples(takes, run.vocabulary, augmenter, 0, mels, positions) for takes in (run.takes, kept))
 
     def sizes(examples: Examples) -> tuple[list[float], list[int]]:
         return [take.seconds for take in examples.takes], [labels[take] for take in examples.takes]

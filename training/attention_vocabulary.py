@@ -71,13 +71,9 @@ class AttentionVocabulary:
         part, start = self._text(prompt)
         return [start + label for label in part.encode(text)]
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:
-        """Return a transcript in the case of the pieces, without marks that have none."""
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:
+        """Return a transcript in the case of the pieces, without marks that have none; letters and digits without."""
         return self._text(prompt)[0].spelled(text)
-
-    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:
-        """Return the letters and digits of a transcript that have no piece."""
-        return self._text(prompt)[0].lacking(text)
 
     def _text(self, prompt: Prompt) -> tuple[PieceVocabulary, int]:
         if len(self._texts) == 1:

@@ -4,38 +4,53 @@ import numpy as np
 
 from audio.samples import Samples
 from training.recipe_augmentation import Augmentation, Level, Noise
-from training.recordings import AugmentationRecordings
+from training.recordings import Recordings
+from training.student import FRONT_END
 
 # Range of c in noise whose power falls as frequency ** -c: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)
 
 
-def augmented(
-    samples: Samples,
-    rate: int,
-    config: Augmentation,
-    random: np.random.Generator,
-    recordings: AugmentationRecordings | None = None,
-) -> Samples:
-    """Return a clip, mono float32 [n], in a room, with noise and at another level, each if it is configured.
+class Augmenter:
+    """Augments clips as a recipe says. Threads may share it.
 
-    Returns:
-        As many samples, float32, within -1 to 1.
-
-    Raises:
-        ManifestError: if a recording does not decode.
+    Attributes:
+        config: the augmentation of the recipe.
+        recordings: the recordings that it needs, of noise and of rooms.
     """
-    noise, rooms = (recordings.noise, recordings.rooms) if recordings else (None, None)
-    if config.recorded_rooms and rooms and random.random() < config.recorded_rooms.share:
-        samples = in_room(samples, rooms.room(rate, random))
-    if config.noise and random.random() < config.noise.share:
-        samples = with_noise(samples, config.noise, random)
-    if config.recorded_noise and noise and random.random() < config.recorded_noise.share:
-        snr_db = random.uniform(*config.recorded_noise.snr_db)
-        samples = _added(samples, noise.noise(len(samples), rate, random), snr_db)
-    if config.level:
-        samples = at_level(samples, config.level, random)
-    return np.clip(samples, -1.0, 1.0)
+
+    def __init__(self, config: Augmentation) -> None:
+        """Find the recordings.
+
+        Raises:
+            RecipeError: if a folder has no recording, or cannot be read.
+        """
+        self.config = config
+        noise, rooms = config.recorded_noise, config.recorded_rooms
+        self._noise = Recordings(noise.folders, "augmentation.recorded_noise.folders") if noise else None
+        self._rooms = Recordings(rooms.folders, "augmentation.recorded_rooms.folders") if rooms else None
+        self.recordings = [one for one in (self._noise, self._rooms) if one]
+
+    def augmented(self, samples: Samples, random: np.random.Generator) -> Samples:
+        """Return a clip, mono float32 [n], in a room, with noise and at another level, each if it is configured.
+
+        Returns:
+            As many samples, float32, within -1 to 1.
+
+        Raises:
+            ManifestError: if a recording does not decode.
+        """
+        config, rate = self.config, FRONT_END.sample_rate
+        if config.recorded_rooms and self._rooms and random.random() < config.recorded_rooms.share:
+            samples = in_room(samples, self._rooms.room(rate, random))
+        if config.noise and random.random() < config.noise.share:
+            samples = with_noise(samples, config.noise, random)
+        if config.recorded_noise and self._noise and random.random() < config.recorded_noise.share:
+            snr_db = random.uniform(*config.recorded_noise.snr_db)
+            samples = _added(samples, self._noise.noise(len(samples), rate, random), snr_db)
+        if config.level:
+            samples = at_level(samples, config.level, random)
+        return np.clip(samples, -1.0, 1.0)
 
 
 def in_room(samples: Samples, response: Samples) -> Samples:

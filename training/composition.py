@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from audio.samples import Samples
 from training.ahead import ahead
-from training.augment import augmented
+from training.augment import Augmenter
 from training.batch import Batch, collate
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
 from training.examples import Example
 from training.recipe import Recipe
-from training.recordings import AugmentationRecordings
 from training.sampler import Position
 from training.spec_augment import draw_masks
 from training.student import FRONT_END
@@ -39,13 +38,11 @@ Random = np.random.Generator
 class Composer:
     """Composes the batches of a run. Threads may share it."""
 
-    def __init__(
-        self, takes: TakeIndex, recipe: Recipe, mels: int, recordings: AugmentationRecordings | None = None
-    ) -> None:
+    def __init__(self, takes: TakeIndex, recipe: Recipe, mels: int, augmenter: Augmenter) -> None:
         """Prepare to compose; a voice is drawn as often as its share of the audio says, by the recipe's weights."""
         assert recipe.teacher, "composed sound is for a teacher"
         self._takes, self._recipe, self._config, self._mels = takes, recipe, recipe.teacher.composition, mels
-        self._recordings = recordings
+        self._augmenter = augmenter
         # The takes of each voice, and how likely each voice and each of its takes are.
         _, voice, sizes = np.unique(takes.speakers, return_inverse=True, return_counts=True)
         self._of_voice = np.split(np.argsort(voice, kind="stable"), np.cumsum(sizes)[:-1])
@@ -87,7 +84,7 @@ class Composer:
         except ManifestError as error:
             skip(str(error))
             row = np.zeros(samples, np.float32)
-        masks = draw_masks(samples // FRONT_END.hop, self._mels, self._recipe.augmentation.spec_augment, random)
+        masks = draw_masks(samples // FRONT_END.hop, self._mels, self._augmenter.config.spec_augment, random)
         nothing = np.empty(0, np.int64)
         return Example(row, *masks, tokens=nothing, sequence=nothing)
 
@@ -95,7 +92,7 @@ class Composer:
         """Return a row, float32 [samples]."""
         compose = self._pieces if random.random() < self._config.fragments else self._speech
         row = compose(samples, random, skip).astype(np.float32)
-        return augmented(row, FRONT_END.sample_rate, self._recipe.augmentation, random, self._recordings)
+        return self._augmenter.augmented(row, random)
 
     def _speech(self, samples: int, random: Random, skip: Callable[[str], None]) -> Samples:
         """Return clips of one voice one after the other, at one speed, [samples]."""

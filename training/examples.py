@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from audio.samples import Samples
 from training.attention_vocabulary import TrainingVocabulary
-from training.augment import augmented
+from training.augment import Augmenter
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
-from training.recipe_augmentation import Augmentation
-from training.recordings import AugmentationRecordings
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
@@ -51,24 +49,21 @@ class Examples:
         self,
         takes: Sequence[Take],
         vocabulary: TrainingVocabulary,
-        augmentation: Augmentation,
+        augmenter: Augmenter,
         seed: int,
         mels: int,
         positions: int | None = None,
-        recordings: AugmentationRecordings | None = None,
     ) -> None:
         """Prepare to make examples of features with ``mels`` bands.
 
-        ``positions`` are the most labels of a sequence for an attention decoder, ``recordings`` those that the
-        augmentation needs.
+        ``positions`` are the most labels of a sequence for an attention decoder.
         """
         self.takes = takes
         self._vocabulary = vocabulary
-        self._augmentation = augmentation
+        self._augmenter = augmenter
         self._seed = seed
         self._mels = mels
         self._positions = positions
-        self._recordings = recordings
         self._decoded = DecodedTakes()
 
     def make(self, epoch: int, draw: Draw) -> Example:
@@ -82,9 +77,9 @@ class Examples:
         if take.clip.text is None:
             raise ManifestError(f"{take.clip} has no transcript")
         samples = self._decoded.samples(take)
-        samples = augmented(samples, FRONT_END.sample_rate, self._augmentation, random, self._recordings)
+        samples = self._augmenter.augmented(samples, random)
         features = len(samples) // FRONT_END.hop
-        masks = draw_masks(features, self._mels, self._augmentation.spec_augment, random)
+        masks = draw_masks(features, self._mels, self._augmenter.config.spec_augment, random)
         tokens = np.asarray(tokens_of(take.clip, take.clip.text, self._vocabulary), dtype=np.int64)
         sequence = np.asarray(sequence_of(take.clip, tokens.tolist(), self._vocabulary), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:

@@ -25,6 +25,8 @@ from training.replaced import replaced
 from training.student import MODULES
 
 _NEMO = "nemo.collections.asr"
+# Data of which a configuration names none.
+_NO_MANIFEST = {"manifest_filepath": None, "defer_setup": True}
 # Linear layers of ours that are convolutions over one point in NeMo.
 _POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
 # Kept in float32: half precision is enough for weights, but ends at 65504 and loses digits under 0.00006, and variances
@@ -115,15 +117,9 @@ def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: 
         "encoder": encoder_section(config.encoder, dropout),
         **({"tokenizer": tokenizer} if tokenizer else {}),
         **heads,
-        **(_training_data(config.trained_seconds) if config.trained_seconds else {}),
-        # NeMo's transcribe() fails without this section; null means no manifest.
-        "validation_ds": {"manifest_filepath": None, "defer_setup": True},
+        **({"train_ds": {**_NO_MANIFEST, "max_duration": config.trained_seconds}} if config.trained_seconds else {}),
+        "validation_ds": _NO_MANIFEST,  # NeMo's transcribe() fails without this section
     }
-
-
-def _training_data(longest_seconds: float) -> dict[str, Any]:
-    """Return the section with the length of the longest training clip, and without a manifest."""
-    return {"train_ds": {"manifest_filepath": None, "max_duration": longest_seconds, "defer_setup": True}}
 
 
 def _ctc(config: ModelConfig, pieces: list[str]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from audio.samples import Samples
 from training.clip import Clip
 from training.errors import RecipeError
 from training.librispeech import seconds_of
-from training.recipe_augmentation import Augmentation
 from training.survey import shown_length
 
 # Of a room's answer, no more is used.
@@ -73,25 +72,6 @@ class Recordings:
         """
         clip = self._clips[int(random.integers(len(self._clips)))]
         return replace(clip, seconds=min(clip.seconds, _ROOM_SECONDS)).samples(rate)
-
-
-class AugmentationRecordings:
-    """The recordings that an augmentation needs, of noise and of rooms; None where it needs none."""
-
-    def __init__(self, config: Augmentation) -> None:
-        """Find them.
-
-        Raises:
-            RecipeError: if a folder has no recording, or cannot be read.
-        """
-        noise, rooms = config.recorded_noise, config.recorded_rooms
-        self.noise = Recordings(noise.folders, "augmentation.recorded_noise.folders") if noise else None
-        self.rooms = Recordings(rooms.folders, "augmentation.recorded_rooms.folders") if rooms else None
-
-    @property
-    def all(self) -> list[Recordings]:
-        """Those that there are."""
-        return [one for one in (self.noise, self.rooms) if one]
 
 
 def _seconds(path: Path) -> float | None:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.adapters import add_adapters, merged
 from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
+from training.augment import Augmenter
 from training.batch import Batch
 from training.buckets import buckets_of_equal_audio
 from training.composition import Composer
@@ -32,15 +33,16 @@ from training.precision import set_products
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe
 from training.recompute import recompute_layers
-from training.recordings import AugmentationRecordings
+from training.recordings import Recordings
 from training.sampler import BucketSampler, Position
 from training.snapshot import STATE, check_identity, read_snapshot, write_snapshot
 from training.student import (
+    INITIAL,
     check_tunable,
     new_network,
     of_the_model,
     pupil_config,
-    read_initial,
+    read_named,
     relabelled,
     start_from,
     student_config,
@@ -99,7 +101,7 @@ class Run:
         )
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
-        self._recordings = AugmentationRecordings(recipe.augmentation)
+        augmenter = Augmenter(recipe.augmentation)
         initial = _initial(recipe)
         teacher = read_teacher(recipe.teacher.checkpoint) if recipe.teacher else None
         self.vocabulary = _vocabulary(recipe)
@@ -135,16 +137,15 @@ class Run:
         self.examples = Examples(
             self.takes,
             self.vocabulary,
-            recipe.augmentation,
+            augmenter,
             recipe.seed,
             mels=self.config.features.mels,
             positions=self.config.attention.positions if self.config.attention else None,
-            recordings=self._recordings,
         )
         for take in self.dev:
             tokens_of(take.clip, "", self.vocabulary)  # checks that the vocabulary has its language
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
-        self.survey = [*self.takes.survey, *(one.survey for one in self._recordings.all)]
+        self.survey = [*self.takes.survey, *(one.survey for one in augmenter.recordings)]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
         if not teacher:
             self.survey.append(forecast(self.sampler, self.takes.seconds, self.takes.labels))
@@ -152,7 +153,8 @@ class Run:
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
-        self._identity = _identity(recipe, self.takes, self._recordings)
+        self._augmenter = augmenter
+        self._identity = _identity(recipe, self.takes, augmenter.recordings)
 
     @property
     def finished(self) -> bool:
@@ -177,7 +179,7 @@ class Run:
         pins = self.device.type == "cuda"
         if not self.teacher:
             return load(self.sampler, self.examples, self.position, self.own_parts, pins=pins)
-        composer = Composer(self.takes, self.recipe, self.config.features.mels, self._recordings)
+        composer = Composer(self.takes, self.recipe, self.config.features.mels, self._augmenter)
         return composer.batches(self.position, self.own_parts, pins=pins)
 
     def save(self) -> None:
@@ -267,7 +269,7 @@ def _initial(recipe: Recipe) -> Checkpoint | None:
     """Return the checkpoint that the model starts from, if any; one that is tuned must be of a kind that can be."""
     if not recipe.initial:
         return None
-    checkpoint = read_initial(recipe.initial)
+    checkpoint = read_named(recipe.initial, INITIAL)
     if not recipe.shape:
         check_tunable(checkpoint.config, recipe.initial)
     return checkpoint
@@ -335,11 +337,11 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     return BucketSampler(seconds, takes.weights(recipe.data.weights), buckets, recipe.seed, labels, batches.parts)
 
 
-def _identity(recipe: Recipe, takes: TakeIndex, recordings: AugmentationRecordings) -> dict[str, Any]:
+def _identity(recipe: Recipe, takes: TakeIndex, recordings: Sequence[Recordings]) -> dict[str, Any]:
     """Return what must not change when a run is resumed: its recipe without folders, its takes and its recordings."""
     values = _without_folders(dataclasses.asdict(recipe))
     kept = {key: value for key, value in values.items() if key not in _CHANGEABLE}
-    return kept | {"clips": takes.digest, "recordings": [one.digest for one in recordings.all]}
+    return kept | {"clips": takes.digest, "recordings": [one.digest for one in recordings]}
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

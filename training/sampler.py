@@ -85,7 +85,7 @@ class Epoch:
 
     def __getitem__(self, place: int) -> tuple[PlannedBatch, ...]:
         first = int(self._order[place]) * self._parts
-        position = Position(self._number, range(len(self))[place])
+        position = Position(self._number, place)
         return tuple(self._part(first + part, position, part) for part in range(self._parts))
 
     def _part(self, index: int, position: Position, part: int) -> PlannedBatch:

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
@@ -42,35 +42,14 @@ def write_snapshot(path: Path, state: Mapping[str, Any]) -> None:
     """
     try:
         with replaced(path) as file:
-            noting = _NotingErrors(file)
             try:
-                torch.save(state, noting)  # type: ignore[arg-type]  # has the methods that torch needs
+                torch.save(state, file)
             except RuntimeError as error:
-                # torch's own error of a full disk does not name the reason.
-                raise noting.error or error from error
+                # Of a full disk, torch raises an error of its own while it handles the one that names the reason.
+                raise error.__context__ or error from error
     except OSError as error:
         kept = "; the state before it is kept" if path.exists() else ""
         raise TrainingError(f"{path} cannot be written: {error.strerror}{kept}") from error
-
-
-class _NotingErrors:
-    """A file that keeps the error of a failed write."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.error: OSError | None = None
-
-    def write(self, content: bytes) -> int:
-        """Write, and record an error."""
-        try:
-            return self._file.write(content)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        """Flush the file."""
-        self._file.flush()
 
 
 def read_snapshot(path: Path, device: torch.device) -> dict[str, Any]:

@@ -23,22 +23,19 @@ class Spelling:
         self._is_lower, self._is_upper = pieces == pieces.lower(), pieces == pieces.upper()
         self._known: dict[str, bool] = {" ": True}
 
-    def spelled(self, text: str) -> str:
-        """Return a text in the model's case; marks that it lacks are left out, or a space between two letters."""
+    def spelled(self, text: str) -> tuple[str, set[str]]:
+        """Return a text in the model's case, and its letters and digits that the model has no piece for.
+
+        Marks that it lacks are left out, or a space between two letters.
+        """
         text = self._cased(text)
         lacked = {character for character in text if not (self._knows(character) or character.isalnum())}
-        if not lacked:
-            return text
         for mark in lacked:
             instead = " "
             if mark in _APOSTROPHES:
                 instead = "'" if self._knows("'") else ""
             text = text.replace(mark, instead)
-        return " ".join(text.split())
-
-    def lacking(self, text: str) -> set[str]:
-        """Return the letters and digits of a text that the model has no piece for."""
-        return self._unknown_letters(self.spelled(text))
+        return " ".join(text.split()) if lacked else text, self._unknown_letters(text)
 
     def _cased(self, text: str) -> str:
         """Return a text in the model's case or, if it has both, in the one case in which it has all letters."""

@@ -63,7 +63,7 @@ _FOR_TRAINING = ("maps.", "auxiliary_ctc.")
 # Fields of a head's configuration that only its search uses.
 _OF_SEARCH = {"max_symbols", "length_margin", "beam", "length_penalty"}
 # The key of a recipe that names a checkpoint to start from.
-_INITIAL = "initial"
+INITIAL = "initial"
 # NeMo's classes of models that are trained here, and the modules that they are in.
 MODULES = {
     "EncDecCTCModel": "ctc_models",
@@ -120,17 +120,9 @@ def _ctc_name(*, characters: bool) -> str:
 
 
 def _block_config(block: Block) -> BlockConfig:
-    return BlockConfig(
-        filters=block.filters,
-        repeat=block.repeat,
-        kernel_size=block.kernel_size,
-        stride=block.stride,
-        dilation=block.dilation,
-        separable=block.separable,
-        residual=block.residual,
-        dense=block.dense,
-        squeeze_width=block.filters // block.squeeze_ratio if block.squeeze_ratio else None,
-    )
+    fields = asdict(block)
+    ratio = fields.pop("squeeze_ratio")
+    return BlockConfig(**fields, squeeze_width=block.filters // ratio if ratio else None)
 
 
 def _conformer_config(student: Student, labels: int, prompts: PromptConfig | None, ctc_name: str) -> ModelConfig:
@@ -246,8 +238,8 @@ def new_network(
         return StudentNetwork(config, dropout, teacher, has_auxiliary_ctc=has_auxiliary_ctc)
 
 
-def read_initial(path: Path) -> Checkpoint:
-    """Read the checkpoint that a model starts from.
+def read_named(path: Path, key: str) -> Checkpoint:
+    """Read the checkpoint that a key of a recipe names.
 
     Raises:
         RecipeError: if it cannot be read.
@@ -255,7 +247,18 @@ def read_initial(path: Path) -> Checkpoint:
     try:
         return read_checkpoint(path)
     except CheckpointError as error:
-        raise RecipeError(str(error), _INITIAL) from error
+        raise RecipeError(str(error), key) from error
+
+
+def check_pace(features: FeatureConfig, path: Path, key: str) -> None:
+    """Check that the features of the checkpoint that a key names are as many as are made here.
+
+    Raises:
+        RecipeError: if they are not.
+    """
+    if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
+        found = f"{features.sample_rate} Hz every {1000 * features.hop / features.sample_rate:g} ms"
+        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {found}", key)
 
 
 def check_tunable(config: ModelConfig, path: Path) -> None:
@@ -264,18 +267,16 @@ def check_tunable(config: ModelConfig, path: Path) -> None:
     Raises:
         RecipeError: if it cannot; the message says why.
     """
-    encoder, features = config.encoder, config.features
+    encoder = config.encoder
     if config.name not in MODULES:
-        raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are", _INITIAL)
-    if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-        found = f"{features.sample_rate} Hz every {1000 * features.hop / features.sample_rate:g} ms"
-        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {found}", _INITIAL)
+        raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are", INITIAL)
+    check_pace(config.features, path, INITIAL)
     if isinstance(encoder, JasperConfig):
         return
     usual = ("convolution_norm", "batch_norm"), ("attention_context", None)
     for what, expected in usual:
         if (found := getattr(encoder, what)) != expected:
-            raise RecipeError(f"{path}: encoders with {what} {found} are not trained here", _INITIAL)
+            raise RecipeError(f"{path}: encoders with {what} {found} are not trained here", INITIAL)
 
 
 def relabelled(
@@ -288,12 +289,12 @@ def relabelled(
     """
     if (config.attention is not None) != (prompts is not None):
         wanted = "languages" if config.attention else "vocabulary or characters"
-        raise RecipeError(f"a {config.name} gets other labels by {wanted}", _INITIAL)
+        raise RecipeError(f"a {config.name} gets other labels by {wanted}", INITIAL)
     name = config.name
     if name in {_ctc_name(characters=True), _ctc_name(characters=False)}:
         name = _ctc_name(characters=characters)
     elif characters:
-        raise RecipeError(f"a {name} has a vocabulary of pieces, and not of characters", _INITIAL)
+        raise RecipeError(f"a {name} has a vocabulary of pieces, and not of characters", INITIAL)
     return replace(config, name=name, vocabulary_size=labels, prompts=prompts)
 
 
@@ -311,7 +312,7 @@ def start_from(
         RecipeError: if the encoder or the features are of another shape.
     """
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
-        raise RecipeError(f"the {checkpoint.config.name} in initial has another shape than the student", _INITIAL)
+        raise RecipeError(f"the {checkpoint.config.name} in initial has another shape than the student", INITIAL)
     wanted = ["encoder."]
     wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
     if config.attention and _shape(checkpoint.config.attention) == _shape(config.attention):

@@ -102,9 +102,10 @@ class Survey:
         config = self._config
         if not text.strip():
             self._empty.add(take)
-        if self._vocabulary.spelled(text, take.clip.prompt) != text:
+        spelled, lacking = self._vocabulary.spelled(text, take.clip.prompt)
+        if spelled != text:
             self._spelled.add(take)
-        if lacking := self._vocabulary.lacking(text, take.clip.prompt):
+        if lacking:
             self._unknown.add(take)
             self._lacking |= lacking
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))

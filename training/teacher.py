@@ -7,18 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from models.checkpoint import Checkpoint, read_checkpoint
+from models.checkpoint import Checkpoint
 from models.comparison import compare_kernels
 from models.config import ConformerConfig
 from models.encoders.conformer import ConformerEncoder, ConformerLayer
 from models.encoders.padding import Padding
-from models.errors import CheckpointError
 from models.network import Network
 from training.errors import RecipeError
 from training.layer_states import LayerStates, input_frames, layer_states
 from training.precision import autocast
 from training.recipe import Precision
-from training.student import FRONT_END
+from training.student import check_pace, read_named
 
 # The key of a recipe that names the teacher.
 _CHECKPOINT_KEY = "teacher.checkpoint"
@@ -43,22 +42,13 @@ def read_teacher(path: Path) -> Checkpoint:
     Raises:
         RecipeError: if it cannot be read, or is not a model from which a student can learn layer by layer.
     """
-    try:
-        checkpoint = read_checkpoint(path)
-    except CheckpointError as error:
-        raise RecipeError(str(error), _CHECKPOINT_KEY) from error
+    checkpoint = read_named(path, _CHECKPOINT_KEY)
     config = checkpoint.config
     if not isinstance(config.encoder, ConformerConfig):
         raise RecipeError(f"{path} is a {config.name} without the layers of a Conformer", _CHECKPOINT_KEY)
     if not config.ctc:
         raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames", _CHECKPOINT_KEY)
-    features = config.features
-    if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-        raise RecipeError(
-            f"{path} takes audio at {features.sample_rate} Hz in hops of {features.hop} samples, and not at "
-            f"{FRONT_END.sample_rate} Hz in hops of {FRONT_END.hop}",
-            _CHECKPOINT_KEY,
-        )
+    check_pace(config.features, path, _CHECKPOINT_KEY)
     return checkpoint
 
 

@@ -35,16 +35,12 @@ class PieceVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript; letters and digits without a piece become the unknown one."""
-        labels: list[int] = self._processor.encode(self._spelling.spelled(text))
+        labels: list[int] = self._processor.encode(self._spelling.spelled(text)[0])
         return labels
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:  # noqa: ARG002  # one language
-        """Return a transcript in the case of the pieces, without marks that have none."""
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:  # noqa: ARG002
+        """Return a transcript in the case of the pieces, without marks that have none; letters and digits without."""
         return self._spelling.spelled(text)
-
-    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:  # noqa: ARG002  # one language
-        """Return the letters and digits of a transcript that have no piece."""
-        return self._spelling.lacking(text)
 
     @property
     def scores(self) -> str:
@@ -70,18 +66,13 @@ class CharacterVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript."""
-        return [self._labels[character] for character in self._cased(text) if character in self._labels]
+        return [self._labels[character] for character in self.spelled(text)[0]]
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> str:  # noqa: ARG002  # one language
-        """Return a transcript in the case of the labels, without characters that have none."""
-        return "".join(character for character in self._cased(text) if character in self._labels)
-
-    def lacking(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> set[str]:  # noqa: ARG002  # one language
-        """Return the letters and digits of a transcript that have no label."""
-        return {one for one in self._cased(text) if one not in self._labels and one.isalnum()}
-
-    def _cased(self, text: str) -> str:
-        return text.lower() if self._is_lower else text.upper() if self._is_upper else text
+    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:  # noqa: ARG002
+        """Return a transcript in the case of the labels; its characters without a label are left out, letters named."""
+        text = text.lower() if self._is_lower else text.upper() if self._is_upper else text
+        without = set(text) - self._labels.keys()
+        return "".join(one for one in text if one not in without), {one for one in without if one.isalnum()}
 
 
 def new_vocabulary(sentences: Iterable[str], size: int, **options: Any) -> bytes:  # noqa: ANN401  # SentencePiece's

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.augment import at_level, augmented, with_noise
+from training.augment import Augmenter, at_level, with_noise
 from training.recipe_augmentation import Augmentation, Level, Noise
 
 RATE = 16_000
@@ -29,8 +29,8 @@ def test_a_clip_keeps_its_length_and_its_range_and_the_same_seed_gives_the_same(
     clip = speech(samples)
     before = clip.copy()
 
-    first = augmented(clip, RATE, EVERYTHING, np.random.default_rng(seed))
-    second = augmented(clip, RATE, EVERYTHING, np.random.default_rng(seed))
+    first = Augmenter(EVERYTHING).augmented(clip, np.random.default_rng(seed))
+    second = Augmenter(EVERYTHING).augmented(clip, np.random.default_rng(seed))
 
     assert first.shape == clip.shape
     assert first.dtype == np.float32
@@ -44,13 +44,13 @@ def test_a_clip_keeps_its_length_and_its_range_and_the_same_seed_gives_the_same(
 def test_silence_stays_silent_and_finite(seed):
     silence = np.zeros(1000, dtype=np.float32)
 
-    changed = augmented(silence, RATE, EVERYTHING, np.random.default_rng(seed))
+    changed = Augmenter(EVERYTHING).augmented(silence, np.random.default_rng(seed))
 
     assert np.array_equal(changed, silence)
 
 
 def test_nothing_asked_for_changes_nothing():
-    assert np.array_equal(augmented(speech(), RATE, Augmentation(), np.random.default_rng(0)), speech())
+    assert np.array_equal(Augmenter(Augmentation()).augmented(speech(), np.random.default_rng(0)), speech())
 
 
 @pytest.mark.parametrize("snr", [0.0, 12.0, 30.0])

@@ -9,7 +9,9 @@ import torch
 
 from tests.training.small_run import manifest, recipe_file
 from tests.training.test_distillation import TEACHER, distilled
+from training.augment import Augmenter
 from training.composition import Composer, at_speed
+from training.recipe_augmentation import Augmentation
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
@@ -25,7 +27,7 @@ def composer(folder, seed=0, augmentation=None, copies=1, **composition):
     teacher = TEACHER | {"composition": TEACHER["composition"] | composition}
     changes = distilled(seed=seed, teacher=teacher, augmentation=augmentation or {}, batches={"seconds": 12})
     run = Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
-    return Composer(run.takes, run.recipe, 80)
+    return Composer(run.takes, run.recipe, 80, Augmenter(run.recipe.augmentation))
 
 
 def test_rows_are_of_one_length_and_nearly_all_of_it_is_sound(tmp_path):
@@ -77,7 +79,7 @@ def test_a_clip_that_cannot_be_read_is_named_and_another_one_is_taken(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run = Run(compose._recipe, tmp_path / "again", torch.device("cpu"))
 
-    batches = [Composer(run.takes, run.recipe, 80).batch(step, 0) for step in range(6)]
+    batches = [Composer(run.takes, run.recipe, 80, Augmenter(Augmentation())).batch(step, 0) for step in range(6)]
 
     assert any("broken.wav" in line for batch in batches for line in batch.skipped)
     assert all(row.any() for batch in batches for row in batch.waveforms)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.training.small_run import CHECKPOINT, manifest
+from training.augment import Augmenter
 from training.batch import collate
 from training.examples import Examples
 from training.manifest import read_manifest
@@ -21,7 +22,7 @@ def takes(folder):
 
 
 def examples(folder, some=None, augmentation=AUGMENTATION, seed=0):
-    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, mels=80)
+    return Examples(some or takes(folder), VOCABULARY, Augmenter(augmentation), seed, mels=80)
 
 
 def test_the_same_draw_gives_the_same_and_another_another(tmp_path):

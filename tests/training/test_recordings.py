@@ -7,12 +7,11 @@ import torch
 
 from tests.training.small_run import assert_resumes, manifest, recipe_file
 from tests.training.test_augment import RATE, decibels, speech
-from training.augment import augmented
+from training.augment import Augmenter
 from training.errors import RecipeError, ResumeError
 from training.loop import train
 from training.recipe_augmentation import Augmentation, RecordedNoise, RecordedRooms
 from training.recipe_file import read_recipe
-from training.recordings import AugmentationRecordings
 from training.run import Run
 
 
@@ -35,15 +34,15 @@ def folders(folder):
 def noise(folder, snr_db=(10.0, 10.0)):
     folders(folder)
     config = Augmentation(recorded_noise=RecordedNoise(folders=(folder / "noise",), share=1, snr_db=snr_db))
-    return config, AugmentationRecordings(config)
+    return Augmenter(config)
 
 
 @pytest.mark.parametrize("samples", [1, 700, RATE, 5 * RATE])
 def test_noise_is_a_part_of_a_recording_at_the_ratio_asked_for(tmp_path, samples):
-    config, recordings = noise(tmp_path)
+    augmenter = noise(tmp_path)
     clip = speech(samples)
 
-    heard = [augmented(clip, RATE, config, np.random.default_rng(n), recordings) for n in (1, 1, 2)]
+    heard = [augmenter.augmented(clip, np.random.default_rng(n)) for n in (1, 1, 2)]
 
     assert heard[0].shape == clip.shape
     assert heard[0].dtype == np.float32
@@ -62,7 +61,7 @@ def test_a_room_answers_where_the_sound_is_and_keeps_its_loudness(tmp_path):
     click = np.zeros(RATE, dtype=np.float32)
     click[1000] = 0.5
 
-    heard = augmented(click, RATE, config, np.random.default_rng(0), AugmentationRecordings(config))
+    heard = Augmenter(config).augmented(click, np.random.default_rng(0))
 
     assert np.abs(heard).argmax() == 1000
     assert heard[1200] == pytest.approx(heard[1000] / 2, rel=1e-3)
@@ -71,9 +70,9 @@ def test_a_room_answers_where_the_sound_is_and_keeps_its_loudness(tmp_path):
 
 
 def test_what_is_in_the_folders_is_reported(tmp_path):
-    _, recordings = noise(tmp_path)
+    (recordings,) = noise(tmp_path).recordings
 
-    assert recordings.noise.survey == (
+    assert recordings.survey == (
         "augmentation.recorded_noise.folders: files of sound: 2, 3.0 s; "
         f"left out: 1 of other kinds, such as {tmp_path / 'noise' / 'LICENSE'}"
     )
@@ -85,7 +84,7 @@ def test_a_folder_without_recordings_is_refused_by_its_key(tmp_path, name):
     config = Augmentation(recorded_rooms=RecordedRooms(folders=(tmp_path / name,), share=1))
 
     with pytest.raises(RecipeError, match=f"there is no recording in .*{name}") as raised:
-        AugmentationRecordings(config)
+        Augmenter(config)
 
     assert raised.value.key == "augmentation.recorded_rooms.folders"
 

@@ -37,26 +37,25 @@ def cased():
     ],
 )
 def test_texts_take_the_case_of_the_pieces_and_lose_marks_that_have_none(lower, text, spelled):
-    assert lower.spelled(text) == spelled
+    assert lower.spelled(text) == (spelled, set())
     assert lower.encode(text) == lower.encode(spelled)
     assert lower.tokenizer.join(lower.encode(text)) == spelled
-    assert lower.lacking(text) == set()
 
 
 def test_a_vocabulary_with_both_cases_keeps_the_case(cased):
-    assert cased.spelled("The QUICK fox.") == "The QUICK fox."
+    assert cased.spelled("The QUICK fox.") == ("The QUICK fox.", set())
 
 
 def test_letters_and_digits_without_a_piece_are_named(lower):
-    assert lower.lacking("He said 3 times na\u00efve!") == {"3", "\u00ef"}
+    assert lower.spelled("He said 3 times na\u00efve!")[1] == {"3", "\u00ef"}
 
 
 @given(st.text("abcxyzABCXYZ ',.!-\u2019"))
 def test_what_is_spelled_has_no_unknown_piece_and_stays_as_it_is(lower, text):
-    spelled = lower.spelled(text)
+    spelled, lacking = lower.spelled(text)
 
-    assert lower.spelled(spelled) == spelled
-    assert not lower.lacking(text)
+    assert lower.spelled(spelled) == (spelled, set())
+    assert not lacking
     assert 0 not in lower.encode(text)
 
 
@@ -82,7 +81,7 @@ def test_a_corpus_that_the_vocabulary_cannot_write_is_refused_with_its_character
     path = manifest(tmp_path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(row | {"text": "\u043f\u0440\u0438\u0432\u0435\u0442"}) + "\n" for row in rows))
-    assert read_vocabulary(CHECKPOINT).lacking("\u043f\u0440")
+    assert read_vocabulary(CHECKPOINT).spelled("\u043f\u0440")[1]
 
     with pytest.raises(ManifestError, match=r"\u0432 \u0435 \u0438 .*unknown_share"):
         Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
