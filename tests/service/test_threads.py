@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.threads import in_thread
+from service.threads import in_thread, in_thread_if_possible
 from tests.asynchronous import asynchronous
 
 
@@ -52,8 +52,9 @@ def test_cancelled_work_is_not_begun():
 
 
 @asynchronous
-async def test_results_and_errors_of_the_thread_reach_the_caller():
-    with ThreadPoolExecutor(1) as pool:
-        assert await in_thread(pool, lambda: int("7")) == 7
-        with pytest.raises(ValueError, match="seven"):
-            await in_thread(pool, lambda: int("seven"))
+async def test_short_work_is_done_here_when_no_thread_can_be_started():
+    threads = ThreadPoolExecutor()
+    threads.shutdown()
+    asyncio.get_running_loop().set_default_executor(threads)
+
+    assert await in_thread_if_possible(threading.current_thread) is threading.current_thread()

@@ -21,17 +21,11 @@ class Fault:
 
 @dataclass
 class Account:
-    """The answers of clients, and the wrong ones.
+    """The answers of clients, and the wrong ones."""
 
-    Attributes:
-        outcomes: answers by the kind of client, and what came.
-        violations: answers that nothing explains, one line each.
-        faults: those that were done.
-    """
-
-    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)  # answers by the kind of client, and what came
+    violations: list[str] = field(default_factory=list)  # answers that nothing explains, one line each
+    faults: list[Fault] = field(default_factory=list)  # those that were done
 
     def note(self, client: str, what: str, began: float, *, is_right: bool, detail: str = "") -> None:
         """Count an answer; a wrong one is a violation, unless faults explain it.

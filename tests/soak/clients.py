@@ -21,21 +21,13 @@ _SLOW_SECONDS = 0.1
 
 @dataclass
 class Clients:
-    """State that all kinds of clients share.
+    """State that all kinds of clients share."""
 
-    Attributes:
-        url: of the service.
-        keys: that open it.
-        recordings: what they upload.
-        expected: the transcript of each alone, by name.
-        account: gets their answers.
-    """
-
-    url: str
-    keys: Sequence[str]
-    recordings: Sequence[Recorded]
-    expected: Mapping[str, str]
-    account: Account
+    url: str  # of the service
+    keys: Sequence[str]  # that open it
+    recordings: Sequence[Recorded]  # what they upload
+    expected: Mapping[str, str]  # the transcript of each alone, by name
+    account: Account  # gets their answers
 
     async def run(self, seed: str, until: float) -> None:
         """Be one client after the other, as the seed draws them, until a time."""

@@ -25,19 +25,12 @@ _BEGUN = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-
 
 @dataclass
 class Faults:
-    """Does them, one after the other.
+    """Does them, one after the other."""
 
-    Attributes:
-        pid: of the service.
-        url: of the service.
-        account: told of each.
-        every_seconds: from one to the next.
-    """
-
-    pid: int
-    url: str
-    account: Account
-    every_seconds: float
+    pid: int  # of the service
+    url: str  # of the service
+    account: Account  # told of each
+    every_seconds: float  # from one to the next
 
     async def run(self, seed: str, until: float, say: Callable[[str], None]) -> None:
         """Do what the seed draws, until a time."""

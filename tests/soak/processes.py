@@ -50,29 +50,17 @@ def descriptors(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a service takes when it has nothing to do.
+    """What a service takes when it has nothing to do."""
 
-    Attributes:
-        memory_bytes: resident memory of the front, which is the main process and the workers.
-        shared_bytes: of that, shared memory and pages of files.
-        engine_bytes: resident memory of the engines.
-        descriptors: files that the front has open.
-        threads: of the front.
-        engines: processes.
-        decoders: processes.
-        children: processes of any kind.
-        files: in the folder for temporary files.
-    """
-
-    memory_bytes: int
-    shared_bytes: int
-    engine_bytes: int
-    descriptors: int
-    threads: int
-    engines: int
-    decoders: int
-    children: int
-    files: int
+    memory_bytes: int  # resident memory of the front, which is the main process and the workers
+    shared_bytes: int  # of that, shared memory and pages of files
+    engine_bytes: int  # resident memory of the engines
+    descriptors: int  # files that the front has open
+    threads: int  # of the front
+    engines: int  # processes
+    decoders: int  # processes
+    children: int  # processes of any kind
+    files: int  # in the folder for temporary files
 
     @classmethod
     def of(cls, pid: int, folder: Path) -> "Level":

@@ -24,17 +24,11 @@ _BY_FFMPEG = {"m4a": ("-f", "ipod", "-c:a", "aac"), "webm": ("-f", "webm", "-c:a
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A file.
+    """A file."""
 
-    Attributes:
-        name: of the file.
-        content: its bytes.
-        seconds: its length.
-    """
-
-    name: str
-    content: bytes
-    seconds: float
+    name: str  # of the file
+    content: bytes  # its bytes
+    seconds: float  # its length
 
 
 def recordings(folder: Path) -> list[Recorded]:

@@ -3,7 +3,7 @@ import contextlib
 import pytest
 
 from service.dispatch.admission import Admission, AdmissionLimits
-from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
+from service.dispatch.errors import OverloadedError
 
 
 def admission(**limits) -> Admission:
@@ -17,37 +17,6 @@ def admission(**limits) -> Admission:
     gates = Admission(AdmissionLimits(**(defaults | limits)), turn_seconds=1000.0)
     gates.rtfx, gates.is_loaded = {"m": 10.0}, True
     return gates
-
-
-def test_nothing_is_accepted_before_a_model_is_loaded():
-    gates = admission()
-    gates.is_loaded = False
-    gates.loading_seconds = 7.3
-
-    with pytest.raises(ModelNotReadyError) as refusal, gates.enter(0):
-        pass
-
-    assert refusal.value.retry_after == 8
-
-
-def test_nothing_is_accepted_while_draining():
-    gates = admission()
-    gates.is_draining = True
-
-    with pytest.raises(DrainingError), gates.enter(0):
-        pass
-
-
-def test_a_request_counts_for_as_long_as_it_lasts():
-    gates = admission(max_requests=1)
-
-    with gates.enter(0):
-        with pytest.raises(OverloadedError, match="1 requests"), gates.enter(0):
-            pass
-    with gates.enter(0):
-        assert gates.requests == 1
-
-    assert gates.requests == 0
 
 
 def test_one_client_leaves_an_eighth_of_the_requests_to_others():

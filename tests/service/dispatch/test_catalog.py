@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.dispatch.catalog import Catalog
-from tests.service.dispatch.fake_engine import OTHER, READY
+from tests.service.dispatch.fake_engine import READY
 
 
 def catalog() -> Catalog:
@@ -18,28 +18,6 @@ def test_an_alias_is_the_first_model_unless_another_has_that_id():
     assert models.find("m") is models.find("whisper-1") is models["m"]
     assert models.find("other") is models["other"]
     assert models.find("none") is None
-
-
-def test_it_is_ready_when_all_models_of_the_settings_are_loaded():
-    models = catalog()
-    models.ready(READY)
-    models.add("late", "l.nemo")
-    assert not models.is_ready
-
-    models.ready(OTHER)
-
-    assert models.is_ready
-    assert models.weight_bytes == READY.weight_bytes + OTHER.weight_bytes
-
-
-def test_it_does_not_wait_for_a_model_of_the_settings_that_was_unloaded():
-    models = catalog()
-    models.ready(READY)
-
-    models.remove("other")
-
-    assert models.is_ready
-    assert [model.id for model in models] == ["m"]
 
 
 def test_an_id_is_given_once():

@@ -36,19 +36,6 @@ async def test_audio_enters_in_order_as_other_audio_leaves():
     assert small.done()
 
 
-@asynchronous
-async def test_audio_larger_than_the_window_enters_alone():
-    window = Window()
-    window.samples = 10
-
-    first = await enter(window, 50)
-    waiting = asyncio.create_task(enter(window, 1))
-    await settle()
-    assert not waiting.done()
-    window.release(first)
-    await waiting
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["enter", "cancel", "leave"]), st.integers(1, 12)), max_size=60))
 @asynchronous

@@ -1,6 +1,5 @@
 """The device does not wait: while it computes, the next batch is copied and the one before detokenized."""
 
-import logging
 import os
 import socket
 import threading
@@ -15,7 +14,6 @@ from service.channel import BlockingChannel
 from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
     Batch,
-    Downloading,
     Failure,
     FailureKind,
     Load,
@@ -145,14 +143,6 @@ def engine():
     engine.open_gates()
     assert engine.stop() == 0
     os.close(engine.descriptor)
-
-
-def test_a_download_is_logged_with_the_id_of_its_model(engine, caplog):
-    with caplog.at_level(logging.INFO, "steno.engine"):
-        engine.front.send(Load("second", "remote", "cpu", "auto", [1.0], None, None))
-        assert [type(engine.next()) for _ in range(3)] == [Downloading, Downloading, Ready]
-
-    assert {record.model for record in caplog.records} == {"second"}
 
 
 def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenized(engine):

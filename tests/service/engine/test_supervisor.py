@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
-from benchmarks.stub_engine import CRASH_SAMPLES, DEVICE_SAMPLES, STUB_ENGINE, transcript
+from benchmarks.stub_engine import CRASH_SAMPLES, STUB_ENGINE, transcript
 from service.engine.kept import barred
 from service.engine.protocol import Batch, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.supervisor import Engine, EngineStartError, Loss, ModelLoadError, Supervisor
@@ -102,19 +102,6 @@ async def test_an_engine_starts_answers_and_stops():
         await supervisor.stop()
         assert await listener.event("lost") is Loss.STOPPED
         assert engine.process.returncode == 0
-
-
-@pytest.mark.parametrize(("samples", "loss"), [(CRASH_SAMPLES, Loss.EXIT), (DEVICE_SAMPLES, Loss.DEVICE)])
-@asynchronous
-async def test_an_engine_that_dies_is_replaced(samples, loss):
-    async with supervised() as (_, listener):
-        engine = await listener.event("ready")
-
-        await send(engine, 1, silence(samples))
-
-        assert await listener.event("lost") is loss
-        successor = await listener.event("ready")
-        assert successor.pid != engine.pid
 
 
 TIMEOUT = Settings().engine_timeout_seconds
@@ -345,18 +332,6 @@ async def test_a_model_that_is_unloaded_while_an_engine_loads_it_is_not_kept():
 
 
 @asynchronous
-async def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
-    async with supervised() as (supervisor, listener):
-        engine = await loaded(listener, 1)
-
-        with pytest.raises(ModelLoadError, match="unreadable: not a checkpoint"):
-            await supervisor.load(load("unreadable"))
-
-        await send(engine, 1, silence(5))
-        assert isinstance(await listener.event("answered"), Result)
-
-
-@asynchronous
 async def test_an_engine_answers_while_it_loads():
     async with supervised() as (supervisor, listener):
         engine = await loaded(listener, 1)
@@ -394,14 +369,6 @@ async def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_oth
         engine = told["ready"]
         await send(engine, 1, silence(5))
         assert isinstance(await listener.event("answered"), Result)
-
-
-@asynchronous
-async def test_an_engine_that_cannot_load_a_model_of_the_settings_fails():
-    supervisor = Supervisor([load("stub.nemo"), load("unreadable")], Listener(), timeout=30.0, **STUB)
-
-    with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
-        await supervisor.run()
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from service.workers.protocol import (
     End,
     Ended,
     Failure,
-    Granted,
     HoldModel,
     Relay,
     Transcribe,
@@ -134,21 +133,3 @@ async def test_a_part_that_the_recording_does_not_have_is_an_error(caplog):
         await answered_all(on)
 
         assert on.sent[-1].failure.kind == "ValueError"
-
-
-@asynchronous
-async def test_grants_are_given_back_once_and_limits_refuse():
-    async with session() as on:
-        ask(on, HoldModel(1, "m"), HoldModel(2, "nobody"), UseKey(3, "alice", None))
-        await settle()
-        assert on.sent[:2] == [Granted(1, "m"), Granted(2, None)]
-        assert on.sent[2].levels == (pytest.approx(1, abs=0.1), None)
-        ask(on, UseKey(4, "alice", None))
-        await settle()
-        assert on.sent[3].failure.kind == "RequestError"
-        assert on.sent[3].failure.retry_after >= 1
-        ask(on, End(3, has_failed=True), End(1), End(2), End(4))
-        await settle()
-        assert {message.call for message in on.sent[4:]} == {1, 2, 3}
-        assert on.dispatcher.catalog["m"].users == 0
-        assert on.core.access.allowance("alice").levels == (pytest.approx(2, abs=0.1), None)
