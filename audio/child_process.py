@@ -43,18 +43,13 @@ _BLOCK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """Limits of a child process.
+    """Limits of a child process."""
 
-    Attributes:
-        memory_bytes: its address space; Python and the libraries take some 220 MB of it.
-        seconds: wall time for one file. A child has twice as much processor time for all its files, and is replaced
-            when it has worked so long; so one whose pool was killed ends, too.
-        files: a child is replaced after this number of files.
-    """
-
-    memory_bytes: int = 1 << 29
+    memory_bytes: int = 1 << 29  # its address space; Python and the libraries take some 220 MB of it
+    # Wall time for one file. A child has twice as much processor time for all its files, and is replaced when it has
+    # worked so long; so one whose pool was killed ends, too.
     seconds: float = 300.0
-    files: int = 4000
+    files: int = 4000  # a child is replaced after this number of files
 
     def children(self, threads: int, memory_bytes: float) -> int:
         """Return how many children may serve ``threads``: all together get a quarter of the memory; at least one."""

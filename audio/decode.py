@@ -35,13 +35,9 @@ _LONGEST_TAG = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audio(Origin):
-    """Decoded audio.
+    """Decoded audio."""
 
-    Attributes:
-        samples: mean of the channels, float32 [n], full scale is 1.
-    """
-
-    samples: Samples = field(kw_only=True)
+    samples: Samples = field(kw_only=True)  # mean of the channels, float32 [n], full scale is 1
 
 
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:

@@ -4,13 +4,9 @@ from typing import ClassVar
 
 
 class AudioError(ValueError):
-    """Audio that cannot be transcribed. The message is for the sender of the audio.
+    """Audio that cannot be transcribed. The message is for the sender of the audio."""
 
-    Attributes:
-        code: a name that programs can rely on.
-    """
-
-    code: ClassVar[str]
+    code: ClassVar[str]  # a name that programs can rely on
 
 
 class UnsupportedFormatError(AudioError):

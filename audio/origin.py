@@ -17,43 +17,27 @@ Sink = Callable[[bytes | memoryview, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of a file.
+    """What is wanted of a file."""
 
-    Attributes:
-        rate: samples per second of the result.
-        limits: what is accepted.
-        by_channel: whether channels are kept apart; otherwise they are mixed to channel 0. Of a file with several
-            tracks, each is a channel, unless one is chosen.
-        track: the audio track, from 1; None for the default one, or the first that is not silent.
-    """
-
-    rate: int
+    rate: int  # samples per second of the result
     limits: AudioLimits = field(default_factory=AudioLimits)
+    # Whether channels are kept apart; otherwise they are mixed to channel 0. Of a file with several tracks, each is a
+    # channel, unless one is chosen.
     by_channel: bool = False
-    track: int | None = None
+    track: int | None = None  # the audio track, from 1; None for the default one, or the first that is not silent
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file that audio was decoded from.
+    """The file that audio was decoded from."""
 
-    Attributes:
-        seconds: length of the decoded audio.
-        container: one of ``audio.sniff.SUPPORTED``, or pcm for raw samples.
-        channels: number of channels in the file.
-        source_rate: sample rate of the file, in Hz.
-        truncated: whether the file is known to end before it should.
-        track: number of the audio track that was decoded, from 1; 0: all, as channels.
-        tracks: audio tracks in the file.
-    """
-
-    seconds: float
-    container: str
-    channels: int
-    source_rate: int
-    truncated: bool
-    track: int = 1
-    tracks: int = 1
+    seconds: float  # length of the decoded audio
+    container: str  # one of ``audio.sniff.SUPPORTED``, or pcm for raw samples
+    channels: int  # number of channels in the file
+    source_rate: int  # sample rate of the file, in Hz
+    truncated: bool  # whether the file is known to end before it should
+    track: int = 1  # number of the audio track that was decoded, from 1; 0: all, as channels
+    tracks: int = 1  # audio tracks in the file
 
 
 def drain(source: Source, sink: Sink, container: str, wanted: Wanted) -> Origin:

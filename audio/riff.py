@@ -24,21 +24,13 @@ class Pcm:
 
 @dataclass(frozen=True, slots=True)
 class WavHeader:
-    """The header of a WAV file.
+    """The header of a WAV file."""
 
-    Attributes:
-        codec: the format tag of the codec; 0 if it is missing.
-        is_cut: whether the file is shorter than its header says.
-        is_followed: whether something else than chunks comes behind the samples: another file, or more of them.
-        hides_samples: whether the header says 0 bytes of samples but bytes follow, as when it was written to a pipe.
-        pcm: where the samples are, if they are complete 16-bit PCM, little-endian; else None.
-    """
-
-    codec: int
-    is_cut: bool
-    hides_samples: bool
-    pcm: Pcm | None = None
-    is_followed: bool = False
+    codec: int  # the format tag of the codec; 0 if it is missing
+    is_cut: bool  # whether the file is shorter than its header says
+    hides_samples: bool  # whether the header says 0 bytes of samples but bytes follow, as when it was written to a pipe
+    pcm: Pcm | None = None  # where the samples are, if they are complete 16-bit PCM, little-endian; else None
+    is_followed: bool = False  # whether something else than chunks comes behind the samples: another file, or more
 
 
 def read_header(file: BinaryIO) -> WavHeader:

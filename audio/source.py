@@ -16,23 +16,14 @@ Mix = Callable[[Samples], Samples]  # from a block [frames, channels] to [frames
 
 
 class Source(Protocol):
-    """An open audio file.
+    """An open audio file."""
 
-    Attributes:
-        channels: channels of the file.
-        rate: samples per second of the blocks.
-        frames: frames decoded so far; a frame is one sample of each channel.
-        broken: whether decoding ended with an error.
-        track: number of the audio track that is read, from 1.
-        tracks: audio tracks of the file.
-    """
-
-    channels: int
-    rate: int
-    frames: int
-    broken: bool
-    track: int
-    tracks: int
+    channels: int  # channels of the file
+    rate: int  # samples per second of the blocks
+    frames: int  # frames decoded so far; a frame is one sample of each channel
+    broken: bool  # whether decoding ended with an error
+    track: int  # number of the audio track that is read, from 1
+    tracks: int  # audio tracks of the file
 
     @property
     def seconds(self) -> float:

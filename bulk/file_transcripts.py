@@ -42,30 +42,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files are transcribed.
+    """How files are transcribed."""
 
-    Attributes:
-        decoder: one of ``model.decoders``, or None for the first.
-        prompt: the prompt. If it names no language, and the model has a language identifier, that one decides: once for
-            each channel, and for parts in which another language is certain.
-        languages: the languages that may be spoken, for that decision; empty means all of the model.
-        batch_seconds: seconds of audio and padding that are computed at the same time, until a batch does not fit; None
-            suits the device.
-        limits: limits on the audio that is accepted.
-        utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
-            and longer ones into utterances of the length that suits the model.
-        threads: threads that decode and cut, each one file at a time.
-        by_channel: whether each channel is transcribed by itself; else they are mixed.
-    """
-
-    decoder: str | None = None
+    decoder: str | None = None  # one of ``model.decoders``, or None for the first
+    # If it names no language, and the model has a language identifier, that one decides: once for each
+    # channel, and for parts in which another language is certain.
     prompt: Prompt = field(default_factory=Prompt)
-    languages: Sequence[str] = ()
+    languages: Sequence[str] = ()  # the languages that may be spoken, for that decision; empty means all of the model
+    # Seconds of audio and padding that are computed at once, until a batch does not fit; None suits the device.
     batch_seconds: float | None = None
     limits: AudioLimits = field(default_factory=AudioLimits)
+    # The longest utterance; longer files are cut into such. None: files of up to 40 s are not cut, and longer ones into
+    # utterances of the length that suits the model.
     utterance_seconds: float | None = None
-    threads: int = 4
-    by_channel: bool = False
+    threads: int = 4  # threads that decode and cut, each one file at a time
+    by_channel: bool = False  # whether each channel is transcribed by itself; else they are mixed
 
     @property
     def whole_seconds(self) -> float:

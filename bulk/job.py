@@ -46,18 +46,12 @@ class ShardWriter:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as this run finds it.
-
-    Attributes:
-        left: shards that are not written yet, in the order of work.
-        earlier: the tally of the shards that are written.
-        is_ended: whether nothing is left, and the summary is written too.
-    """
+    """A job as this run finds it."""
 
     writer: ShardWriter
-    left: list[Shard]
-    earlier: Tally
-    is_ended: bool = False
+    left: list[Shard]  # shards that are not written yet, in the order of work
+    earlier: Tally  # the tally of the shards that are written
+    is_ended: bool = False  # whether nothing is left, and the summary is written too
 
     @property
     def recordings_left(self) -> int:

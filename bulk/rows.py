@@ -20,19 +20,12 @@ DETAILS: tuple[Detail, ...] = ("text", "words")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of recordings.
+    """Counts of recordings."""
 
-    Attributes:
-        recordings: recordings that have a row.
-        failed: those of them whose row has an error.
-        seconds: seconds of audio transcribed.
-        left_out: recordings that have no row, because workers died on their shard.
-    """
-
-    recordings: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-    left_out: int = 0
+    recordings: int = 0  # recordings that have a row
+    failed: int = 0  # those of them whose row has an error
+    seconds: float = 0.0  # seconds of audio transcribed
+    left_out: int = 0  # recordings that have no row, because workers died on their shard
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*map(add, astuple(self), astuple(other)))

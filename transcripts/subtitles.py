@@ -31,17 +31,11 @@ _CUT_COSTS = {"sentence": 0.0, "long pause": 0.0, "phrase": 0.5, "pause": 1.0, "
 
 @dataclass(frozen=True, slots=True)
 class CueSize:
-    """The size of a cue.
+    """The size of a cue."""
 
-    Attributes:
-        characters: columns of a line; a wide character takes two.
-        lines: most lines.
-        seconds: longest time that it is shown.
-    """
-
-    characters: int = 42
-    lines: int = 2
-    seconds: float = 7.0
+    characters: int = 42  # columns of a line; a wide character takes two
+    lines: int = 2  # most lines
+    seconds: float = 7.0  # longest time that it is shown
 
     @classmethod
     def of(cls, characters: int | None, lines: int | None, seconds: float | None) -> Self:

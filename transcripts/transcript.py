@@ -16,42 +16,26 @@ _word = tuple.__new__  # of Word; its own constructor is written in Python, and 
 
 
 class Word(NamedTuple):
-    """A word and its times.
+    """A word and its times."""
 
-    Attributes:
-        text: the word with its punctuation.
-        start: seconds from the start of the utterance or recording; None if the model does not give times.
-        end: seconds from the start of the utterance or recording; None with ``start``.
-        confidence: the lowest confidence of its tokens; None for a word that has no tokens.
-        token_span: the slice of the transcript's tokens that makes up the word.
-    """
-
-    text: str
-    start: float | None
-    end: float | None
-    confidence: float | None
-    token_span: tuple[int, int]
+    text: str  # the word with its punctuation
+    start: float | None  # seconds from the start of the utterance or recording; None if the model does not give times
+    end: float | None  # seconds from the start of the utterance or recording; None with ``start``
+    confidence: float | None  # the lowest confidence of its tokens; None for a word that has no tokens
+    token_span: tuple[int, int]  # the slice of the transcript's tokens that makes up the word
 
 
 class Transcript(NamedTuple):
-    """A transcript; all lists except ``words`` have one entry for each token.
-
-    Attributes:
-        text: the text.
-        tokens: ids of the labels.
-        token_confidence: probability of each token among labels and blank where it begins; of the simple measures of
-            Laptev and Ginsburg (2022, arXiv 2212.08703) the maximum probability.
-        words: the words in order.
-        frames: the encoder frame at which each token begins; None for an attention decoder.
-        durations: the frames by which each token of a TDT advanced; None for other decoders.
-    """
+    """A transcript; all lists except ``words`` have one entry for each token."""
 
     text: str
-    tokens: list[int]
+    tokens: list[int]  # ids of the labels
+    # Probability of each token among labels and blank where it begins; of the simple measures of Laptev and Ginsburg
+    # (2022, arXiv 2212.08703) the maximum probability.
     token_confidence: list[float]
     words: list[Word]
-    frames: list[int] | None = None
-    durations: list[int] | None = None
+    frames: list[int] | None = None  # the encoder frame at which each token begins; None for an attention decoder
+    durations: list[int] | None = None  # the frames by which each token of a TDT advanced; None for other decoders
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON, also those of each word."""
@@ -63,34 +47,22 @@ class FlatTranscripts:
     """The transcripts of a batch, token after token and word after word; iterating makes a transcript of each.
 
     Numbers are bytes in the order of this machine, which MessagePack copies as they are.
-
-    Attributes:
-        texts: the text of each utterance.
-        token_bounds: index of each utterance's first token, and the end of the last, int32 [utterances + 1].
-        tokens: int32 [tokens of all]; this and the next three as in ``Transcript``.
-        token_confidence: float32 [tokens of all].
-        frames: int32 [tokens of all], or None.
-        durations: int32 [tokens of all], or None.
-        word_bounds: index of each utterance's first word, and the end of the last, int32 [utterances + 1].
-        word_times: start and end of each word, float64 [2, words of all].
-        word_confidence: float32 [words of all].
-        word_tokens: first token and end of each word, counted in its utterance, int32 [2, words of all].
-        word_characters: first character and end of each word in the text of its utterance, int32 [2, words of all];
-            None if words are what spaces separate.
-        others: transcripts that the arrays cannot hold, by index of the utterance; they replace what is in the arrays.
     """
 
-    texts: list[str]
-    token_bounds: bytes
-    tokens: bytes
-    token_confidence: bytes
-    frames: bytes | None
-    durations: bytes | None
-    word_bounds: bytes
-    word_times: bytes
-    word_confidence: bytes
-    word_tokens: bytes
+    texts: list[str]  # the text of each utterance
+    token_bounds: bytes  # index of each utterance's first token, and the end of the last, int32 [utterances + 1]
+    tokens: bytes  # int32 [tokens of all]; this and the next three as in ``Transcript``
+    token_confidence: bytes  # float32 [tokens of all]
+    frames: bytes | None  # int32 [tokens of all], or None
+    durations: bytes | None  # int32 [tokens of all], or None
+    word_bounds: bytes  # index of each utterance's first word, and the end of the last, int32 [utterances + 1]
+    word_times: bytes  # start and end of each word, float64 [2, words of all]
+    word_confidence: bytes  # float32 [words of all]
+    word_tokens: bytes  # first token and end of each word, counted in its utterance, int32 [2, words of all]
+    # First character and end of each word in the text of its utterance, int32 [2, words of all]; None if words are what
+    # spaces separate.
     word_characters: bytes | None
+    # Transcripts that the arrays cannot hold, by index of the utterance; they replace what is in the arrays.
     others: dict[int, Transcript] = field(default_factory=dict)
 
     def __len__(self) -> int:

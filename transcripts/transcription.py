@@ -29,38 +29,23 @@ LanguageSource = Literal["request", "model", "text", "audio", "assumed"]
 
 
 class Part(NamedTuple):
-    """A part of a channel that was transcribed as one utterance.
+    """A part of a channel that was transcribed as one utterance."""
 
-    Attributes:
-        transcript: its transcript, with times of the recording.
-        start: when it begins, in seconds of the recording.
-        end: when it ends.
-        spoken: its language, if that was identified.
-    """
-
-    transcript: Transcript
-    start: float
-    end: float
-    spoken: Spoken | None = None
+    transcript: Transcript  # its transcript, with times of the recording
+    start: float  # when it begins, in seconds of the recording
+    end: float  # when it ends
+    spoken: Spoken | None = None  # its language, if that was identified
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Language and task of a text.
+    """Language and task of a text."""
 
-    Attributes:
-        task: transcribe, or translate if the text is not in the spoken language.
-        code: ISO 639-1 code of the text's language; None if it is not known, or not detected yet.
-        source: how the language is known.
-        probability: probability of a detected language.
-        segments: detected language of each segment; empty if none was detected.
-    """
-
-    task: Task = "transcribe"
-    code: str | None = None
-    source: LanguageSource = "request"
-    probability: float | None = None
-    segments: Sequence[Spoken | None] = ()
+    task: Task = "transcribe"  # transcribe, or translate if the text is not in the spoken language
+    code: str | None = None  # ISO 639-1 code of the text's language; None if it is not known, or not detected yet
+    source: LanguageSource = "request"  # how the language is known
+    probability: float | None = None  # probability of a detected language
+    segments: Sequence[Spoken | None] = ()  # detected language of each segment; empty if none was detected
 
     @property
     def part_fields(self) -> dict[str, Any]:
@@ -88,19 +73,12 @@ def _language_fields(code: str | None, probability: float | None) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a recording was transcribed, in seconds.
+    """How much of a recording was transcribed, in seconds."""
 
-    Attributes:
-        transcribed: audio that the model got.
-        skipped: audio that was left out, because the detector found no speech.
-        speech_without_text: speech by the detector, in parts for which the model wrote nothing.
-        rescued: stretches of speech that had no words until they were transcribed again.
-    """
-
-    transcribed: float = 0.0
-    skipped: float = 0.0
-    speech_without_text: float = 0.0
-    rescued: float = 0.0
+    transcribed: float = 0.0  # audio that the model got
+    skipped: float = 0.0  # audio that was left out, because the detector found no speech
+    speech_without_text: float = 0.0  # speech by the detector, in parts for which the model wrote nothing
+    rescued: float = 0.0  # stretches of speech that had no words until they were transcribed again
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(*map(add, astuple(self), astuple(other)))
@@ -138,21 +116,13 @@ def stretches(transcript: Transcript) -> Iterator[Stretch]:
 
 
 class Turn(NamedTuple):
-    """A segment of a numbered channel.
-
-    Attributes:
-        channel: number of the channel.
-        start: when it begins, in seconds of the recording.
-        part: the part that it belongs to.
-        stretch: its stretch of that transcript.
-        is_first: whether it is the channel's first.
-    """
+    """A segment of a numbered channel."""
 
     channel: int
-    start: float
-    part: Part
-    stretch: Stretch
-    is_first: bool
+    start: float  # when it begins, in seconds of the recording
+    part: Part  # the part that it belongs to
+    stretch: Stretch  # its stretch of that transcript
+    is_first: bool  # whether it is the channel's first
 
     @property
     def text(self) -> str:
@@ -180,23 +150,14 @@ def turns_of(channel: int, part: Part, *, is_first: bool) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What was transcribed in a channel.
+    """What was transcribed in a channel."""
 
-    Attributes:
-        number: its number, from 1; None: the one channel of a recording without numbered channels.
-        seconds: length of its audio; 0 if it is silent, and so not transcribed.
-        transcript: its transcript.
-        parts: the parts with text that the transcript was joined from, in order.
-        language: its language.
-        speech: where speech is; empty if no format asks for it.
-    """
-
-    number: int | None
-    seconds: float
+    number: int | None  # its number, from 1; None: the one channel of a recording without numbered channels
+    seconds: float  # length of its audio; 0 if it is silent, and so not transcribed
     transcript: Transcript
-    parts: Sequence[Part] = ()
+    parts: Sequence[Part] = ()  # the parts with text that the transcript was joined from, in order
     language: Language = Language()  # it is frozen
-    speech: Speech = field(default_factory=Speech)
+    speech: Speech = field(default_factory=Speech)  # where speech is; empty if no format asks for it
 
     @property
     def name(self) -> str | None:
@@ -216,25 +177,15 @@ def speaker_of(channel: int) -> str:
 
 @dataclass(frozen=True)
 class Transcription:
-    """What was transcribed in a recording.
+    """What was transcribed in a recording."""
 
-    Attributes:
-        seconds: length of the file.
-        channels: at least one.
-        language: language of the whole text.
-        coverage: how much of it was transcribed.
-        track: the audio track that was transcribed, from 1; 0: all, as channels.
-        tracks: audio tracks of the file.
-        is_truncated: whether the file is known to hold, or to have held, more than was decoded.
-    """
-
-    seconds: float
-    channels: Sequence[Channel]
+    seconds: float  # length of the file
+    channels: Sequence[Channel]  # at least one
     language: Language = Language()  # it is frozen
-    coverage: Coverage = Coverage()
-    track: int = 1
-    tracks: int = 1
-    is_truncated: bool = False
+    coverage: Coverage = Coverage()  # how much of it was transcribed
+    track: int = 1  # the audio track that was transcribed, from 1; 0: all, as channels
+    tracks: int = 1  # audio tracks of the file
+    is_truncated: bool = False  # whether the file is known to hold, or to have held, more than was decoded
 
     @property
     def has_numbers(self) -> bool:

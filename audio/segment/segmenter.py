@@ -46,21 +46,13 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRule:
-    """When a segment begins and ends; lengths in seconds.
+    """When a segment begins and ends; lengths in seconds."""
 
-    Attributes:
-        longest: no segment is longer.
-        pause: silence of this length ends a segment.
-        before: audio that a segment has before its speech.
-        after: audio that a segment has after its speech; at most the pause.
-        threshold: probability from which a frame is speech.
-    """
-
-    longest: float
-    pause: float = 1.0
-    before: float = 0.4
-    after: float = 0.4
-    threshold: float = 0.35
+    longest: float  # no segment is longer
+    pause: float = 1.0  # silence of this length ends a segment
+    before: float = 0.4  # audio that a segment has before its speech
+    after: float = 0.4  # audio that a segment has after its speech; at most the pause
+    threshold: float = 0.35  # probability from which a frame is speech
 
 
 class Segmenter:
