@@ -36,7 +36,7 @@ from service.http.keys.key_file import KeyFile
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
 from service.http.routes.jobs import transcribe_job
 from service.http.wire.connections import Connections
-from service.jobs.jobs import Jobs, Transcribe
+from service.jobs.jobs import Jobs
 from service.jobs.store import JobStore
 from service.keys import Key
 from service.logs import resolve_format
@@ -140,18 +140,17 @@ class Server:
         self.residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._demand = Demand(self.residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
         # Before the socket, which would stay open if the folder cannot be used.
-        self._job_store = settings.jobs_folder and JobStore(
-            settings.jobs_folder,
-            max_jobs=settings.max_jobs,
-            max_jobs_of_caller=settings.max_jobs_per_key,
-        )
+        self._job_store = None
+        if settings.jobs_folder:
+            self._job_store = JobStore(
+                settings.jobs_folder, max_jobs=settings.max_jobs, max_jobs_of_caller=settings.max_jobs_per_key
+            )
         self._readiness = Readiness(self.dispatcher)
         self._gives_notice = True
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._listener = socket.create_server(
-            (settings.host, settings.port), family=_family(settings.host), backlog=2048
-        )
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        self._listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
         self.port: int = self._listener.getsockname()[1]
 
     def stop(self, notice: bool = True) -> None:
@@ -169,15 +168,23 @@ class Server:
             EngineStartError: if no engine can be started.
         """
         settings = self._settings
-        log.info("listening", extra={"url": self._url, "pid": os.getpid()})
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        log.info("listening", extra={"url": f"http://{host}:{self.port}", "pid": os.getpid()})
         async with contextlib.AsyncExitStack() as opened:
             # They do not give way: on a busy machine, one would keep the interpreter's lock from the event loop.
             threads = opened.enter_context(ThreadPoolExecutor(processors(), "part"))
             rescue = Rescue(SpeechDetector(), threads) if settings.rescue else None
             recordings = Recordings(self.dispatcher, threads, rescue)
-            jobs = self._jobs(
-                lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
-            )
+            jobs = None
+            if self._job_store:
+                jobs = Jobs(
+                    self._job_store,
+                    transcribe=lambda job, file: transcribe_job(front, job, file, lambda: self.dispatcher.is_abandoned),
+                    is_ready=lambda: self.dispatcher.is_ready,
+                    retention_seconds=settings.job_retention_seconds,
+                    outbound=Outbound(settings.webhook_hosts),
+                    metrics=self.metrics,
+                )
             core = LocalCore(
                 *(self.dispatcher, recordings, self._demand, self._readiness),
                 access=self._access,
@@ -196,7 +203,10 @@ class Server:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
             supervising = asyncio.create_task(self.fleet.run())
-            beside = [*map(asyncio.create_task, (self._watch_keys(), self._demand.sweep()))]
+            beside = [asyncio.create_task(self._demand.sweep())]
+            if self._key_file:
+                changed = self.workers.replace_keys if self.workers else lambda _: None
+                beside.append(asyncio.create_task(self._key_file.watch(self._access, self.metrics, changed)))
             stopping = asyncio.create_task(self._stop.wait())
             working = asyncio.create_task(jobs.run()) if jobs else None
             try:
@@ -226,25 +236,7 @@ class Server:
         """Collect garbage, and return memory that is shared with engines and now free."""
         gc.collect()
         for engine in self.fleet.engines:
-            engine.return_free_memory()
-
-    @property
-    def _url(self) -> str:
-        host = self._settings.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-    def _jobs(self, transcribe: Transcribe) -> Jobs | None:
-        settings = self._settings
-        if not self._job_store:
-            return None
-        return Jobs(
-            self._job_store,
-            transcribe=transcribe,
-            is_ready=lambda: self.dispatcher.is_ready,
-            retention_seconds=settings.job_retention_seconds,
-            outbound=Outbound(settings.webhook_hosts),
-            metrics=self.metrics,
-        )
+            engine.arena.return_free_memory()
 
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines.
@@ -266,18 +258,8 @@ class Server:
             log.warning("cut off", extra={"requests": cut_off})
             self.dispatcher.abandon(stopped)
 
-    async def _watch_keys(self) -> None:
-        if self._key_file is not None:
-            await self._key_file.watch(
-                self._access, self.metrics, self.workers.replace_keys if self.workers else lambda _: None
-            )
-
 
 _LEAST_FILES = 64  # of the loop, an engine, a decoder and some connections
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _raise_file_limit() -> None:

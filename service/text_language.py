@@ -54,18 +54,14 @@ def _of_part(rank: dict[str, float], whole: Spoken) -> Spoken | None:
 @lru_cache(maxsize=16)
 def _identifier(among: tuple[str, ...]) -> "LanguageIdentifier | None":
     """Return an identifier for these languages; None if it knows none of them."""
-    whole = _loaded()
+    with _lock:  # loading takes seconds and tens of megabytes, so once only
+        whole = _load()
     known = [label for label in whole.labels if label in (among or NAMES)]
     if not known:
         return None
     narrowed = copy.copy(whole)
     narrowed.set_languages(known)
     return narrowed
-
-
-def _loaded() -> "LanguageIdentifier":
-    with _lock:  # loading takes seconds and tens of megabytes, so once only
-        return _load()
 
 
 @lru_cache(maxsize=1)

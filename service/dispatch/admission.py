@@ -139,14 +139,6 @@ class Gate:
         if others and own + others > self.limits.max_stored_bytes:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
-    def check_audio(self, seconds: float) -> None:
-        """Check the limits on queued audio and on the predicted wait.
-
-        Raises:
-            OverloadedError: if the wait is too long, or other audio waits and ``seconds`` more would be too much.
-        """
-        self._check_audio(self._outlook(), seconds)
-
     def _check_audio(self, outlook: Outlook, seconds: float) -> None:
         wait, backlog = outlook.predicted_wait, outlook.waiting_seconds
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
@@ -207,7 +199,7 @@ class Admission(Gate):
         """
         deadline = math.inf
         if not is_background:
-            self.check_audio(seconds)
+            self._check_audio(self.outlook(), seconds)
             deadline = self._deadline(model, seconds)
         accepted = self.backlog.add(model, seconds, is_background=is_background)
         accepted.deadline = deadline

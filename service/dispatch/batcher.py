@@ -164,19 +164,19 @@ class Turns:
 
     def add(self, utterance: Utterance) -> None:
         """Count an utterance that waits."""
-        self._callers[utterance.caller] += 1
+        self._callers[utterance.part.caller] += 1
         self._turns[utterance.turn] += 1
-        self._idle.discard(utterance.caller)
+        self._idle.discard(utterance.part.caller)
 
     def remove(self, utterance: Utterance) -> None:
         """Count an utterance no longer."""
         self._turns[utterance.turn] -= 1
         if not self._turns[utterance.turn]:
             del self._turns[utterance.turn]
-        self._callers[utterance.caller] -= 1
-        if not self._callers[utterance.caller]:
-            del self._callers[utterance.caller]
-            self._idle.add(utterance.caller)
+        self._callers[utterance.part.caller] -= 1
+        if not self._callers[utterance.part.caller]:
+            del self._callers[utterance.part.caller]
+            self._idle.add(utterance.part.caller)
 
     def update(self) -> None:
         """Move the current turn to the first that waits, and forget callers with nothing waiting and no later turn.
@@ -222,10 +222,10 @@ class Batcher:
         """Add an utterance; one that comes back from a lost engine gets its old position."""
         turns = self._turns_of(utterance)
         if utterance.turn < 0:
-            utterance.turn = turns.take(utterance.caller, utterance.seconds)
+            utterance.turn = turns.take(utterance.part.caller, utterance.seconds)
         turns.add(utterance)
         self._clips += self._is_clip(utterance)
-        bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._key(utterance), {})
+        bucket = self._lanes.setdefault(utterance.part.lane, {}).setdefault(self._key(utterance), {})
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
         if comes_between:
@@ -235,13 +235,13 @@ class Batcher:
 
     def remove(self, utterance: Utterance) -> bool:
         """Remove an utterance; return whether it was waiting."""
-        key, buckets = self._key(utterance), self._lanes.get(utterance.lane, {})
+        key, buckets = self._key(utterance), self._lanes.get(utterance.part.lane, {})
         if buckets.get(key, {}).pop(utterance.number, None) is None:
             return False
         if not buckets[key]:
             del buckets[key]
         if not buckets:
-            del self._lanes[utterance.lane]
+            del self._lanes[utterance.part.lane]
         self._turns_of(utterance).remove(utterance)
         self._clips -= self._is_clip(utterance)
         return True
@@ -261,7 +261,7 @@ class Batcher:
         leader = overdue or self._most_urgent(now, policies)
         if leader is None or (leader.engines_lost and not is_idle):
             return []
-        batch = [leader] if leader.alone else self._fill(leader, policies[leader.lane.model])
+        batch = [leader] if leader.alone else self._fill(leader, policies[leader.part.lane.model])
         for utterance in batch:
             self.remove(utterance)
         has_clip = any(self._is_clip(utterance) for utterance in batch)
@@ -291,7 +291,7 @@ class Batcher:
             for utterance in bucket.values():
                 if _turn(utterance) != first:
                     break
-                own_seconds = max(utterance.seconds, utterance.recording_seconds) / policy.rtfx
+                own_seconds = max(utterance.seconds, utterance.part.recording_seconds) / policy.rtfx
                 ratio = (now - utterance.arrived + own_seconds) / own_seconds
                 if leader is None or ratio > highest or (ratio == highest and utterance.number < leader.number):
                     leader, highest = utterance, ratio
@@ -305,19 +305,19 @@ class Batcher:
                     yield policy, bucket
 
     def _turns_of(self, utterance: Utterance) -> Turns:
-        return self._background_turns if utterance.is_background else self._turns
+        return self._background_turns if utterance.part.is_background else self._turns
 
     def _key(self, utterance: Utterance) -> _BucketKey:
-        return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.prompt.timestamps)
+        return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.part.prompt.timestamps)
 
     def _is_clip(self, utterance: Utterance) -> bool:
         """Return whether it is a whole recording; jobs count as parts, because no client waits for them."""
-        whole = max(utterance.seconds, utterance.recording_seconds)
-        return whole <= self._edges[-1] and not utterance.is_background
+        whole = max(utterance.seconds, utterance.part.recording_seconds)
+        return whole <= self._edges[-1] and not utterance.part.is_background
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = self._key(leader)
-        buckets = self._lanes[leader.lane]
+        buckets = self._lanes[leader.part.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         most = policy.most_rows(longest)
         clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or self._clips > 0
@@ -328,7 +328,7 @@ class Batcher:
             for key, utterance in _nearest_first(buckets, own):
                 if len(batch) >= most:
                     return batch
-                if utterance.is_background != is_background or utterance is leader or utterance.alone:
+                if utterance.part.is_background != is_background or utterance is leader or utterance.alone:
                     continue
                 is_clip, together = self._is_clip(utterance), max(longest, utterance.seconds)
                 if len(batch) + 1 > policy.most_rows(together, 1.0 if is_clip else budget_of_parts):
@@ -355,8 +355,8 @@ def _nearest_first(
 
 
 def _turn(utterance: Utterance) -> tuple[bool, int]:
-    return utterance.is_background, utterance.turn
+    return utterance.part.is_background, utterance.turn
 
 
 def _order(utterance: Utterance) -> tuple[bool, int, int]:
-    return utterance.is_background, utterance.turn, utterance.number
+    return utterance.part.is_background, utterance.turn, utterance.number

@@ -164,12 +164,7 @@ class Dispatcher:
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript | Probabilities] = asyncio.get_running_loop().create_future()
-        utterance = Utterance(
-            *(self._accepted, part.samples, seconds, now, answer, part.caller, lane),
-            prompt=part.prompt,
-            is_background=part.is_background,
-            recording_seconds=part.recording_seconds,
-        )
+        utterance = Utterance(self._accepted, part, seconds, now, answer)
         try:
             self._batcher.add(utterance)
             self._feed_engines()
@@ -189,7 +184,7 @@ class Dispatcher:
         """Set the gauges of the queue, when metrics are scraped; they change too often to be set at each change."""
         metrics, waiting, now = self.metrics, list(self._batcher), self._clock()
         for model in self.catalog:
-            of_model = [utterance.seconds for utterance in waiting if utterance.lane.model == model.id]
+            of_model = [utterance.seconds for utterance in waiting if utterance.part.lane.model == model.id]
             metrics.queue_depth.labels(model.id).set(len(of_model))
             audio = sum(of_model) + self.admission.backlog.unstaged_seconds(model.id)
             metrics.queue_audio_seconds.labels(model.id).set(audio)
@@ -228,7 +223,7 @@ class Dispatcher:
 
     def give_up_model(self, model: str, reason: str) -> None:
         """Fail all utterances that wait for a model, and remove it, because no engine will have it any more."""
-        for utterance in [waiting for waiting in self._batcher if waiting.lane.model == model]:
+        for utterance in [waiting for waiting in self._batcher if waiting.part.lane.model == model]:
             self._give_up(utterance, EngineLostError(f"The model {model!r} was lost: {reason}"))
         self.forget(model)
 
@@ -274,7 +269,7 @@ class Dispatcher:
         if loss != "stopped":
             self.metrics.engine_restarts.labels(loss).inc()
         for batch in work.batches.values():
-            self.metrics.batches.labels("lost", batch[0].lane.model).inc()
+            self.metrics.batches.labels("lost", batch[0].part.lane.model).inc()
             for utterance in batch:
                 utterance.engines_lost += 1
                 if utterance.engines_lost > 1 and not self._abandoned:
@@ -313,8 +308,9 @@ class Dispatcher:
             utterance.sent = now
             self.metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
         engines = sum(bool(work.batches) for work in self._engines.values())
-        batch = Batch(self._batches, *utterances[0].lane, [utterance.prompt for utterance in utterances], engines)
-        task = asyncio.create_task(self._deliver(engine, batch, [utterance.samples for utterance in utterances]))
+        parts = [utterance.part for utterance in utterances]
+        batch = Batch(self._batches, *parts[0].lane, [part.prompt for part in parts], engines)
+        task = asyncio.create_task(self._deliver(engine, batch, [part.samples for part in parts]))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
@@ -333,7 +329,7 @@ class Dispatcher:
             if not utterance.answer.done():
                 utterance.answer.set_result(answer)
         audio = sum(utterance.seconds for utterance in utterances)
-        model = utterances[0].lane.model
+        model = utterances[0].part.lane.model
         if loaded := self._engines[engine].models.get(model):
             loaded.budget.fit(result.padded_seconds)
             if result.infer_seconds > 0:
@@ -352,7 +348,7 @@ class Dispatcher:
         """Run the utterances of a failed batch again; one that was alone gets an error."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
-        self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()
+        self.metrics.batches.labels(outcome, utterances[0].part.lane.model).inc()
         if out_of_memory:
             self.metrics.out_of_memory.inc()
         if len(utterances) > 1 and out_of_memory:
@@ -368,7 +364,7 @@ class Dispatcher:
 
     def _make_smaller(self, engine: Engine, utterances: list[Utterance]) -> None:
         """Run utterances again in smaller batches, or alone after several batches that did not fit."""
-        model, longest = utterances[0].lane.model, max(utterance.seconds for utterance in utterances)
+        model, longest = utterances[0].part.lane.model, max(utterance.seconds for utterance in utterances)
         if loaded := self._engines[engine].models.get(model):
             padded = len(utterances) * computed_seconds(longest, engine.models[model].padded_seconds)
             loaded.budget.misfit(padded)
@@ -389,8 +385,8 @@ class Dispatcher:
     def _run_again(self, utterance: Utterance) -> None:
         if self._abandoned:
             self._give_up(utterance, self._abandoned())
-        elif utterance.lane.model not in self.catalog:
-            self._give_up(utterance, EngineLostError(f"The model {utterance.lane.model!r} was lost."))
+        elif utterance.part.lane.model not in self.catalog:
+            self._give_up(utterance, EngineLostError(f"The model {utterance.part.lane.model!r} was lost."))
         elif not utterance.answer.done():
             self._batcher.add(utterance)
 

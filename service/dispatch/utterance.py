@@ -26,7 +26,7 @@ class Part:
     lane: Lane  # the model, and which of its decoders
     caller: Hashable  # the name of an API key, or an upload without one; callers take turns
     deadline: float | None = None  # time of the event loop by which the answer is needed; None: no deadline
-    prompt: Prompt = DEFAULT_PROMPT  # its prompt
+    prompt: Prompt = DEFAULT_PROMPT
     is_background: bool = False  # whether it is a job's; others go first
     recording_seconds: float = 0.0  # length of its recording; 0: its own length
 
@@ -36,19 +36,14 @@ class Utterance:
     """Decoded audio that waits for its transcript, or for the probabilities of its languages."""
 
     number: int  # ascends in the order of acceptance
-    samples: Samples  # mono audio at the model's rate, (samples,); kept until answered, so that it can be replayed
-    seconds: float
+    part: Part  # kept until it is answered, so that it can be replayed
+    seconds: float  # of its samples
     arrived: float  # monotonic time of acceptance
     # Resolved exactly once, with an engine's answer or an error; cancelled when it is no longer needed.
     answer: asyncio.Future[Transcript | Probabilities] = field(repr=False)
-    caller: Hashable
-    lane: Lane
     turn: int = -1  # the turn in which it may lead a batch; -1 until the batcher assigns one
     passed_over: int = 0  # number of batches that later arrivals led while it waited
     engines_lost: int = 0  # number of engines that died while they held it
     misfits: int = 0  # number of batches with it that did not fit the device
     alone: bool = False  # whether it must run alone, because it was in a batch that failed or was lost
     sent: float = 0.0  # monotonic time when its last batch was sent to an engine
-    prompt: Prompt = DEFAULT_PROMPT
-    is_background: bool = False
-    recording_seconds: float = 0.0

@@ -31,7 +31,7 @@ class DownloadReport:
         now, is_last = self._clock(), done_bytes == total_bytes
         if is_last or now - self._reported >= _REPORT_SECONDS:
             self._reported = now
-            self.send(Downloading(done_bytes, total_bytes))
+            self.send(Downloading())
         if is_last or now - self._logged >= _LOG_SECONDS:
             self._logged = now
             log.info("downloading", extra={"model": self._model, "bytes": done_bytes, "of_bytes": total_bytes})

@@ -172,9 +172,6 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 class Downloading(msgspec.Struct, frozen=True, tag=True):
     """The checkpoint is being downloaded, so the timeout of loading has not begun; sent while bytes arrive."""
 
-    done_bytes: Count
-    total_bytes: Count | None
-
 
 class Trying(msgspec.Struct, frozen=True, tag=True):
     """A fast path is about to be tried; if the engine ends or is silent before the next, the path is barred."""

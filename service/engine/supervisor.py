@@ -99,7 +99,7 @@ class Engine:
         self.start_failure: LoadFailure | None = None  # why it cannot load a configured model, if so
         self._clock = clock
         self._load_began = self._last_message = clock()
-        self._arena = Arena(memory)
+        self.arena = Arena(memory)
         self._writing = writing
         self._loading: set[str] = set()
         self._slot_seconds = 0.0
@@ -136,17 +136,13 @@ class Engine:
 
     def note_message(self, message: FromEngine) -> None:
         """Note a message, which ends a silence."""
-        self.end_silence()
+        self._last_message = self._clock()
         if isinstance(message, Downloading):
             self._load_began = self._last_message
 
-    def end_silence(self) -> None:
-        """Count its silence from now."""
-        self._last_message = self._clock()
-
     def excuse(self, seconds: float) -> None:
         """Do not count the last ``seconds``, in which this process was stopped, and perhaps the engine too."""
-        self.end_silence()  # its messages since then are not read yet
+        self._last_message = self._clock()  # its messages since then are not read yet
         self._load_began += seconds
         self._outstanding = {number: began + seconds for number, began in self._outstanding.items()}
 
@@ -169,12 +165,12 @@ class Engine:
             OSError: if the shared memory cannot grow.
         """
         try:
-            items = self._arena.reserve([len(samples) for samples in utterances])
+            items = self.arena.reserve([len(samples) for samples in utterances])
             self._places[batch.number] = items[0].offset
             if sum(map(len, utterances)) <= _FEW_SAMPLES:
-                self._arena.write(items, utterances)
+                self.arena.write(items, utterances)
             else:  # in a thread, because copying a GPU's batch of a hundred megabytes would block the event loop
-                await in_thread(self._writing, lambda: self._arena.write(items, utterances))
+                await in_thread(self._writing, lambda: self.arena.write(items, utterances))
         except Exception:
             self.answered(batch.number)
             raise
@@ -187,7 +183,7 @@ class Engine:
     def answered(self, number: int) -> bool:
         """Free the slot of a batch; False if it was not outstanding here."""
         if (place := self._places.pop(number, None)) is not None:
-            self._arena.free(place)
+            self.arena.free(place)
         return self._outstanding.pop(number, None) is not None
 
     def begin_trial(self, trying: Trying) -> None:
@@ -220,14 +216,10 @@ class Engine:
         expected = self._slot_seconds / slowest * len(self._outstanding)
         return now - min(self._outstanding.values(), default=now) > 2 * (timeout + expected)
 
-    def return_free_memory(self) -> None:
-        """Return the memory between the batches that it holds to the system."""
-        self._arena.return_free_memory()
-
     def release(self) -> None:
         """Close the socket and the memory."""
         self.channel.close()
-        self._arena.close()
+        self.arena.close()
 
 
 class EngineListener(Protocol):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.dispatch import batcher as batching
 from service.dispatch.batcher import Batcher, BatchPolicy, bucket_edges, pick_bucket
-from service.dispatch.utterance import Lane, Utterance
+from service.dispatch.utterance import Lane, Part, Utterance
 from transcripts.prompt import Prompt
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
@@ -36,8 +36,8 @@ class Queue:
     def add(self, seconds: float, arrived=0.0, caller: str | None = None, lane: Lane = LANE, **state) -> Utterance:
         """Add an utterance, of a caller of its own unless one is named."""
         self.added += 1
-        owner = caller or self.added
-        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), owner, lane, **state)
+        part = Part(np.empty(0, np.float32), lane, caller or self.added, **state)
+        utterance = Utterance(self.added, part, seconds, arrived, Answer())
         self.batcher.add(utterance)
         return utterance
 
@@ -60,7 +60,7 @@ def test_every_utterance_leaves_once_in_a_batch_of_its_decoder_and_none_is_empty
     left = []
     while len(queue.batcher):
         batch = queue.next(batch_seconds=budget)
-        assert len({utterance.lane for utterance in batch}) == 1
+        assert len({utterance.part.lane for utterance in batch}) == 1
         left += batch
 
     assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in added]
@@ -119,7 +119,7 @@ def test_a_flood_starves_no_one(long, engines, flood, bound):
         assert all(one.passed_over <= most for one in waiting)
 
     served = {model for models in engines for model in models}
-    assert not [one for one in queue.batcher if one in waiting and one.lane.model in served]
+    assert not [one for one in queue.batcher if one in waiting and one.part.lane.model in served]
 
 
 @given(
@@ -136,12 +136,12 @@ def test_the_leader_has_the_highest_response_ratio_of_the_first_turn(waiting, bu
         queue.add(seconds, arrived, caller, recording_seconds=recording_seconds, is_background=is_background)
 
     while remaining := list(queue.batcher):
-        first = min((one.is_background, one.turn) for one in remaining)
+        first = min((one.part.is_background, one.turn) for one in remaining)
         expected = max(
-            (one for one in remaining if (one.is_background, one.turn) == first),
+            (one for one in remaining if (one.part.is_background, one.turn) == first),
             key=lambda one: (
-                (100.0 - one.arrived + max(one.seconds, one.recording_seconds))
-                / max(one.seconds, one.recording_seconds),
+                (100.0 - one.arrived + max(one.seconds, one.part.recording_seconds))
+                / max(one.seconds, one.part.recording_seconds),
                 -one.number,
             ),
         )
@@ -179,7 +179,7 @@ def test_while_clips_come_parts_of_an_hour_take_half_of_a_batch_at_most(clips, b
         for _ in range(12):
             queue.add(15.0, recording_seconds=3600.0)
         queue.add(clip)
-        parts = [each.seconds for each in queue.next(batch_seconds=budget) if each.recording_seconds]
+        parts = [each.seconds for each in queue.next(batch_seconds=budget) if each.part.recording_seconds]
         assert len(parts) <= 1 or len(parts) * max(parts) <= budget / 2
 
 
@@ -266,7 +266,7 @@ def test_texts_with_times_are_batched_together_if_there_are_enough():
     batches = [queue.next(batch_seconds=64.0) for _ in range(2)]
 
     assert [len(batch) for batch in batches] == [8, 8]
-    assert [{utterance.prompt.timestamps for utterance in batch} for batch in batches] == [{False}, {True}]
+    assert [{utterance.part.prompt.timestamps for utterance in batch} for batch in batches] == [{False}, {True}]
 
 
 def test_texts_with_and_without_times_share_a_batch_that_would_be_emptier():
@@ -287,10 +287,10 @@ def test_background_work_leads_only_if_nothing_else_waits(waiting, budget):
         queue.add(seconds, is_background=is_background)
 
     while len(queue.batcher):
-        was_awaited = any(not utterance.is_background for utterance in queue.batcher)
+        was_awaited = any(not utterance.part.is_background for utterance in queue.batcher)
         batch = queue.next(batch_seconds=budget, MAX_PASSED_OVER=1000)
-        assert batch[0].is_background is not was_awaited
-        in_background = [utterance.is_background for utterance in batch]
+        assert batch[0].part.is_background is not was_awaited
+        in_background = [utterance.part.is_background for utterance in batch]
         assert in_background == sorted(in_background)  # it takes what room the others left
 
 
@@ -304,7 +304,7 @@ def test_background_work_that_waits_does_not_give_newcomers_earlier_turns():
         queue.next(batch_seconds=60.0, MAX_PASSED_OVER=1000)
     newcomers = [queue.add(60.0, caller="newcomer") for _ in range(3)]
 
-    led = [queue.next(batch_seconds=60.0, MAX_PASSED_OVER=1000)[0].caller for _ in range(4)]
+    led = [queue.next(batch_seconds=60.0, MAX_PASSED_OVER=1000)[0].part.caller for _ in range(4)]
 
     assert led.index("regular") <= 1
     assert led.count("newcomer") == len(newcomers)

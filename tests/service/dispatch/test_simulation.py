@@ -191,7 +191,7 @@ class World:
             assert one.engines_lost < 2
         for batches in held.values():
             for batch in batches.values():
-                assert len({one.lane for one in batch}) == 1, "lanes are mixed"
+                assert len({one.part.lane for one in batch}) == 1, "lanes are mixed"
                 assert len(batch) == 1 or not any(one.alone for one in batch), "a suspect has company"
                 is_suspect = any(one.engines_lost for one in batch)
                 assert len(batches) == 1 or not is_suspect, "a suspect has company in another batch"

@@ -3,12 +3,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.dispatch.batcher import Batcher, Turns
-from service.dispatch.utterance import Utterance
+from service.dispatch.utterance import Part, Utterance
 from tests.service.dispatch.test_batcher import LANE, Answer, Queue
 
 
 def waiting(caller: str, turn: int) -> Utterance:
-    return Utterance(1, np.empty(0, np.float32), 1.0, 0.0, Answer(), caller, LANE, turn)
+    return Utterance(1, Part(np.empty(0, np.float32), LANE, caller), 1.0, 0.0, Answer(), turn)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10.0), st.booleans()), max_size=60))
@@ -28,7 +28,7 @@ def test_callers_have_turns_as_if_all_that_wait_were_looked_at(steps):
             turns.remove(queue.pop(int(seconds) % len(queue)))
         turns.update()
         current = min((one.turn for one in queue), default=current)
-        callers = {one.caller for one in queue}
+        callers = {one.part.caller for one in queue}
         used = {one: (turn, left) for one, (turn, left) in used.items() if one in callers or (queue and turn > current)}
 
 
@@ -42,9 +42,9 @@ def test_callers_that_all_have_work_get_the_same_share_to_within_two_turns(lengt
             queue.add(seconds, caller=f"caller {caller}")
     served = {f"caller {caller}": 0.0 for caller in range(callers)}
 
-    while served.keys() == {utterance.caller for utterance in queue.batcher}:
+    while served.keys() == {utterance.part.caller for utterance in queue.batcher}:
         for utterance in queue.next(now=0.0, batch_seconds=0.1, MAX_PASSED_OVER=10**6):
-            served[utterance.caller] += utterance.seconds
+            served[utterance.part.caller] += utterance.seconds
         assert max(served.values()) - min(served.values()) <= 60.0
 
 
@@ -76,6 +76,6 @@ def test_a_caller_with_hours_of_work_is_not_kept_waiting_by_a_stream_of_others()
 
     for step in range(60):
         queue.add(1.0, arrived=float(step), caller=f"upload {step}")
-        led += queue.next(now=float(step), batch_seconds=1.0, MAX_PASSED_OVER=8)[0].caller == "hours"
+        led += queue.next(now=float(step), batch_seconds=1.0, MAX_PASSED_OVER=8)[0].part.caller == "hours"
 
     assert led >= 6

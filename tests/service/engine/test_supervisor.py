@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from audio.descriptor import unnamed_file
 from benchmarks.stub_engine import CRASH_SAMPLES, STUB_ENGINE, transcript
 from service.engine.kept import barred
-from service.engine.protocol import Batch, FailureKind, Load, ModelInfo, Ready, Result
+from service.engine.protocol import Batch, FailureKind, Heartbeat, Load, ModelInfo, Ready, Result
 from service.engine.supervisor import Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
 from tests.asynchronous import asynchronous
@@ -162,7 +162,7 @@ def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_
         for number in range(batches):
             engine.take_slot(number)
         clock.now += age
-        engine.end_silence()  # it goes on giving signs of life
+        engine.note_message(Heartbeat())  # it goes on giving signs of life
 
         assert engine.is_stuck(TIMEOUT) == (age > 2 * TIMEOUT + 2 * 2.0 * batches)
 

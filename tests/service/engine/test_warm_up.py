@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models.graphs.passes import MOST_SECONDS
 from models.graphs.sizes import frame_size, graph_rows, row_sizes
 from service.dispatch.batcher import Batcher, BatchPolicy
-from service.dispatch.utterance import Lane, Utterance
+from service.dispatch.utterance import Lane, Part, Utterance
 from service.engine import process
 from service.engine.protocol import Load
 from transcripts.prompt import DEFAULT_PROMPT
@@ -270,10 +270,10 @@ def batches(engine, edges, lengths):
     batcher = Batcher(edges)
     for number, seconds in enumerate(lengths):
         samples = np.empty(max(1, round(seconds * RATE)), np.float32)
-        batcher.add(Utterance(number, samples, len(samples) / RATE, 0.0, Nobody(), number, LANE))
+        batcher.add(Utterance(number, Part(samples, LANE, number), len(samples) / RATE, 0.0, Nobody()))
     policy = BatchPolicy(engine.batch_seconds, engine.padded_seconds)
     while batch := batcher.next_batch(0.0, {LANE.model: policy}):
-        yield [utterance.samples for utterance in batch]
+        yield [utterance.part.samples for utterance in batch]
 
 
 class Nobody:
