@@ -17,7 +17,7 @@ from torch import Tensor
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
 from models.search.phrases import BatchPhrases
-from models.search.preference import prefer
+from models.search.preference import PHRASE_SCALE, prefer
 from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
@@ -25,8 +25,6 @@ from models.search.result import SearchResult
 # one word is said 129 times in one breath.
 _LONGEST_PHRASE = 16
 _REPEATED_TOKENS = 128
-# By this a gain of a phrase (phrases.py) is multiplied before it is added to a log probability.
-PHRASE_SCALE = 1.0
 
 
 @dataclass(frozen=True, slots=True)

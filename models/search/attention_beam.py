@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from models.heads.attention_decoder import AttentionDecoder, Cache, Memory
-from models.search.attention import PHRASE_SCALE, GreedyWriting
+from models.search.attention import GreedyWriting
 from models.search.phrases import BatchPhrases
-from models.search.preference import CANDIDATES
+from models.search.preference import CANDIDATES, PHRASE_SCALE
 from models.search.result import SearchResult
 
 _NEVER = float("-inf")

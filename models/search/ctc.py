@@ -8,13 +8,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.search.phrases import BatchPhrases
-from models.search.preference import prefer
+from models.search.preference import PHRASE_SCALE, prefer
 from models.search.result import SearchResult
 
 # The fields of a result (``SearchResult.fields``).
 FIELDS = ("tokens", "frames", "ends")
-# By this a gain of a phrase is multiplied before it is added to a log probability (docs/measured/2026-11.md).
-PHRASE_SCALE = 1.0
 
 
 @torch.no_grad()

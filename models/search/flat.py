@@ -13,12 +13,11 @@ from torch import Tensor
 
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
-from models.search.decision import PHRASE_SCALE, confidence
 from models.search.label_masks import LabelMasks
 from models.search.language_model import LanguageModel
 from models.search.phrases import BatchPhrases
 from models.search.preference import Preference
-from models.search.result import SearchResult
+from models.search.result import SearchResult, confidence
 
 # A step scores about this number of frames when fewer rows are left: a product of a few frames takes as long as that of
 # one frame, because both read all weights.
@@ -53,14 +52,9 @@ def flat(
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
         ends after a blank at the last frame, or after ``max_symbols`` labels there.
-
-    Raises:
-        ValueError: if ``max_symbols`` is not positive.
     """
-    if max_symbols < 1:
-        raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
     rows = [_Row(index, length) for index, length in enumerate(lengths.tolist())]
-    preference = Preference(len(rows), phrases, language_model, PHRASE_SCALE)
+    preference = Preference(len(rows), phrases, language_model)
     form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols, masks, preference)
     going = [row for row in rows if not row.is_done]
     while going:

@@ -18,11 +18,14 @@ _WIDTH = 64  # values of a row multiplied at a time
 
 
 @triton.jit
-def _gate(x, weight, unit, k, first, WIDTH: tl.constexpr):
-    """Return the contribution of a slice of the inputs to one gate."""
+def _added(gates, x, weight, unit, k, WIDTH: tl.constexpr):
+    """Return the four gates with the contribution of a slice of the inputs."""
     known = (k < WIDTH)[:, None] & (unit < WIDTH)[None, :]
-    weights = tl.load(weight + (first + unit)[None, :] * WIDTH + k[:, None], mask=known, other=0.0)
-    return tl.dot(x, weights, input_precision="ieee")
+    sums = ()
+    for gate in tl.static_range(4):
+        weights = tl.load(weight + (gate * WIDTH + unit)[None, :] * WIDTH + k[:, None], mask=known, other=0.0)
+        sums += (gates[gate] + tl.dot(x, weights, input_precision="ieee"),)
+    return sums
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -54,36 +57,26 @@ def _lstm_layer(
     old_hidden = tl.load(hidden + place, mask=wanted, other=0.0)
     is_found = tl.load(found + row, mask=real, other=0) > 0
     if tl.max(is_found.to(tl.int32), axis=0) > 0:
-        write = tl.zeros((ROWS, UNITS), tl.float32)
-        keep = tl.zeros((ROWS, UNITS), tl.float32)
-        content = tl.zeros((ROWS, UNITS), tl.float32)
-        show = tl.zeros((ROWS, UNITS), tl.float32)
+        zeros = tl.zeros((ROWS, UNITS), tl.float32)
+        gates = ()
         if FIRST:
             label = tl.load(labels + row, mask=real, other=0)
-            gates = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
-            write += tl.load(gates, mask=wanted, other=0.0).to(tl.float32)
-            keep += tl.load(gates + WIDTH, mask=wanted, other=0.0).to(tl.float32)
-            content += tl.load(gates + 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
-            show += tl.load(gates + 3 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+            of_label = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
+            for gate in tl.static_range(4):
+                gates += (zeros + tl.load(of_label + gate * WIDTH, mask=wanted, other=0.0).to(tl.float32),)
         else:
-            write += tl.load(bias + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            keep += tl.load(bias + WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            content += tl.load(bias + 2 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-            show += tl.load(bias + 3 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+            for gate in tl.static_range(4):
+                shift = tl.load(bias + gate * WIDTH + unit, mask=known, other=0.0)
+                gates += (zeros + shift[None, :].to(tl.float32),)
         for start in range(0, WIDTH, SLICE):
             k = start + tl.arange(0, SLICE)
             there = real[:, None] & (k < WIDTH)[None, :]
             before = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-            write += _gate(before, from_hidden, unit, k, 0, WIDTH)
-            keep += _gate(before, from_hidden, unit, k, WIDTH, WIDTH)
-            content += _gate(before, from_hidden, unit, k, 2 * WIDTH, WIDTH)
-            show += _gate(before, from_hidden, unit, k, 3 * WIDTH, WIDTH)
+            gates = _added(gates, before, from_hidden, unit, k, WIDTH)
             if not FIRST:
                 read = tl.load(inputs + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-                write += _gate(read, from_input, unit, k, 0, WIDTH)
-                keep += _gate(read, from_input, unit, k, WIDTH, WIDTH)
-                content += _gate(read, from_input, unit, k, 2 * WIDTH, WIDTH)
-                show += _gate(read, from_input, unit, k, 3 * WIDTH, WIDTH)
+                gates = _added(gates, read, from_input, unit, k, WIDTH)
+        write, keep, content, show = gates
         old_cell = tl.load(cell + place, mask=wanted, other=0.0)
         advanced = sigmoid(keep) * old_cell.to(tl.float32) + sigmoid(write) * tanh(content)
         shown = sigmoid(show) * tanh(advanced)

@@ -6,7 +6,7 @@ Graphs run in a side stream, beside the encoding of the next batch.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,18 +27,12 @@ from models.search.phrases import BatchPhrases
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
 
+if TYPE_CHECKING:
+    from models.search.fused_look_ahead import FusedLookAhead
 
-class Form(Protocol):
-    """The steps, in plain operations or in kernels."""
-
-    projected: Tensor
-
-    def two_steps(self, state: TransducerState) -> None:
-        """Do two steps."""
-
-
-# Of projected frames, predictor, joint, window, masks and, in plain operations, phrases.
-NewForm = Callable[..., Form]
+# The steps, in plain operations or in kernels: of projected frames, predictor, joint, window, masks and, in plain
+# operations, phrases.
+NewForm = Callable[..., "LookAhead | FusedLookAhead"]
 
 
 class GraphedLookAhead:
@@ -206,7 +200,7 @@ class _Prepared:
             self.masks = LabelMasks.of_all(largest.size(0), terms.kinds, joint.blank + 1, largest.device)
         self.phrases = terms.phrases.lasting(largest.size(0)) if terms and terms.phrases else None
         phrases = {"phrases": self.phrases} if self.phrases else {}
-        self._form: Form = form(self.projected, predictor, joint, window, self.masks, **phrases)
+        self._form = form(self.projected, predictor, joint, window, self.masks, **phrases)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
         self.loops = self._driver.loops

@@ -4,8 +4,7 @@ Here other terms that depend on the row can join the search, since all forms of 
 
 - CTC, greedy or with a beam: they are added to the logits before the search (``LabelMasks.added``).
 - Transducers: ``flat`` and ``look_ahead`` take ``masks``, and so does ``GraphedLookAhead.search``, which copies them to
-  memory of its own, because graphs need fixed addresses. ``decide`` (decision.py) gets the numbers of its rows, and the
-  joint's kernel (fused_joint.py) reads them in its tiles.
+  memory of its own, because graphs need fixed addresses. The joint's kernel (fused_joint.py) reads them in its tiles.
 
 Confidence is the share among the labels that a row may write. The blank is never masked, so each row has a choice.
 """

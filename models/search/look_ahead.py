@@ -13,13 +13,12 @@ from torch import Tensor
 
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
-from models.search.decision import PHRASE_SCALE, confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.label_masks import LabelMasks
 from models.search.language_model import LanguageModel
 from models.search.phrases import BatchPhrases
 from models.search.preference import Preference
-from models.search.result import SearchResult
+from models.search.result import SearchResult, confidence
 from models.search.state import Labels, TransducerState
 
 # Eight frames are 0.64 s at the usual 80 ms; more rarely save a step. With many rows, a step's time is that of its
@@ -46,11 +45,7 @@ def look_ahead(
     phrases: BatchPhrases | None = None,
     language_model: LanguageModel | None = None,
 ) -> SearchResult:
-    """Search a batch as ``flat`` does, with equal results, by steps that score ``window`` frames.
-
-    Raises:
-        ValueError: if ``max_symbols`` or ``window`` is not positive.
-    """
+    """Search a batch as ``flat`` does, with equal results, by steps that score ``window`` frames."""
     form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window, masks, phrases, language_model)
     state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
     steps = repeat(form.step, state)
@@ -74,13 +69,7 @@ class LookAhead:
         phrases: BatchPhrases | None = None,
         language_model: LanguageModel | None = None,
     ) -> None:
-        """Prepare to step.
-
-        Raises:
-            ValueError: if ``window`` is not positive.
-        """
-        if window < 1:
-            raise ValueError(f"a step must score at least one frame, not window={window}")
+        """Prepare to step."""
         self.projected = projected
         self._predictor = predictor
         self._joint = joint
@@ -89,7 +78,7 @@ class LookAhead:
         self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=device)
         self._offsets = torch.arange(window, device=device)
         self._rows = torch.arange(projected.size(0), device=device)[:, None]
-        self._preference = Preference(projected.size(0), phrases, language_model, PHRASE_SCALE)
+        self._preference = Preference(projected.size(0), phrases, language_model)
 
     def restart(self) -> None:
         """Begin new texts, of phrases that may be others at the same addresses."""
@@ -110,15 +99,19 @@ class LookAhead:
         frame = state.time[:, None] + self._offsets
         inside = frame < state.lengths[:, None]
         scored = self.projected[self._rows, frame.clamp(max=self.projected.size(1) - 1)]
-        added = None if self._masks is None else self._masks.of_rows[:, None]
-        choice = decide(self._joint, scored, state.predicted[:, None], self._durations, added)
-        waits = (choice.token == self._joint.blank) | ~inside
-        stop = self._followed(choice.duration.where(inside, len(self._offsets)), waits)
+        logits, durations = self._joint.split(self._joint(scored, state.predicted[:, None]).float())
+        if self._masks is not None:
+            logits = logits + self._masks.of_rows[:, None]
+        tokens = logits.argmax(dim=-1)
+        choices = self._durations[durations.argmax(dim=-1)] if len(self._durations) else torch.zeros_like(tokens)
+        is_blank = tokens == self._joint.blank
+        ahead = choices.clamp(min=1).where(is_blank, choices)
+        stop = self._followed(ahead.where(inside, len(self._offsets)), is_blank | ~inside)
 
         found = stop < len(self._offsets)
         at = stop.clamp(max=len(self._offsets) - 1)[:, None]
-        token, duration = choice.token.gather(1, at).squeeze(1), choice.duration.gather(1, at).squeeze(1)
-        logits = choice.logits[self._rows, at].squeeze(1)
+        token, duration = tokens.gather(1, at).squeeze(1), ahead.gather(1, at).squeeze(1)
+        logits = logits[self._rows, at].squeeze(1)
         if self._preference:  # where no label was found, it is given any
             blank = self._joint.blank
             token = self._preference.choose(logits[:, :blank], token.clamp(max=blank - 1), slice(None), found)

@@ -14,6 +14,9 @@ from models.search.phrases import BatchPhrases
 
 # Labels of a choice that may be preferred to the best: the best few. Any other is far less likely.
 CANDIDATES = 8
+# By this a gain of a phrase (phrases.py) is multiplied before it is added to a logit or a log probability. A beam of
+# CTC has a scale of its own (docs/measured/2026-11.md).
+PHRASE_SCALE = 1.0
 
 
 class Term(Protocol):
@@ -53,15 +56,13 @@ def prefer(scores: Tensor, best: Tensor, terms: Sequence[tuple[Term, Tensor, flo
 class Preference:
     """What the rows of a transducer's batch prefer, and the states of their texts, which a choice advances."""
 
-    def __init__(
-        self, rows: int, phrases: BatchPhrases | None, language_model: LanguageModel | None, phrase_scale: float
-    ) -> None:
+    def __init__(self, rows: int, phrases: BatchPhrases | None, language_model: LanguageModel | None) -> None:
         """Begin the texts of ``rows`` rows; without phrases and a language model nothing is preferred."""
         self._terms: list[tuple[Term, Tensor, float]] = []
         self._starts = []
         if phrases is not None:
             self._starts.append(phrases.start)
-            self._terms.append((phrases, phrases.start.clone(), phrase_scale))
+            self._terms.append((phrases, phrases.start.clone(), PHRASE_SCALE))
         if language_model is not None:
             start = torch.full((rows,), language_model.start, device=language_model.keys.device)
             self._starts.append(start)

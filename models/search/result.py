@@ -18,6 +18,16 @@ from transcripts.transcript import Transcript, Word
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 
 
+def confidence(logits: Tensor, token: Tensor) -> Tensor:
+    """Return the probability of each choice of a transducer among labels and blank, float32 [rows].
+
+    Args:
+        logits: logits of labels and blank, float32 [rows, labels + 1].
+        token: the choices, [rows].
+    """
+    return logits.softmax(dim=1).gather(1, token[:, None]).squeeze(1)
+
+
 @dataclass(frozen=True, slots=True)
 class UtteranceTokens:
     """The tokens of one utterance; the lists have one entry for each token."""

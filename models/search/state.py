@@ -53,13 +53,7 @@ class TransducerState:
     """
 
     def __init__(self, lengths: Tensor, frames: int, predictor: AnyPredictor, joint: Joint, max_symbols: int) -> None:
-        """Allocate the state, and advance the predictor by the start symbol.
-
-        Raises:
-            ValueError: if ``max_symbols`` is not positive.
-        """
-        if max_symbols < 1:
-            raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
+        """Allocate the state, and advance the predictor by the start symbol."""
         batch = lengths.size(0)
         start = torch.full_like(lengths, predictor.blank)
         output, (self.hidden, self.cell) = predictor(start, predictor.initial_state(batch))

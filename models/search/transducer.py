@@ -1,8 +1,8 @@
 """RNN-T and TDT are decoded here.
 
 Both forms of the search find the same tokens. A CPU has ``flat.py``, which computes fewer products; a GPU has
-``look_ahead.py``, which needs fewer launches, driven by graphs (``graphed_look_ahead.py``). What a frame's scores
-decide is in ``decision.py``, and what a row remembers from step to step in ``state.py``.
+``look_ahead.py``, which needs fewer launches, driven by graphs (``graphed_look_ahead.py``). What a row remembers from
+step to step is in ``state.py``.
 """
 
 import torch

@@ -4,7 +4,7 @@ import torch
 
 from models.heads.stateless import StatelessPredictor
 from models.heads.transducer import Joint, Predictor
-from models.search.decision import PHRASE_SCALE
+from models.search.preference import PHRASE_SCALE
 
 
 @torch.no_grad()

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.search.attention import PHRASE_SCALE, GreedyWriting
+from models.search.attention import GreedyWriting
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
+from models.search.preference import PHRASE_SCALE
 from tests.models.search.phrase_twin import in_tensors, phrase_rows
 
 END, LABELS, PROMPT = 0, 4, [2, 3]

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.search.ctc import PHRASE_SCALE, ctc_greedy
+from models.search.ctc import ctc_greedy
+from models.search.preference import PHRASE_SCALE
 from tests.models.search.phrase_twin import LABELS, PhraseTwin, in_tensors, phrase_rows
 
 BLANK = LABELS
