@@ -14,37 +14,21 @@ from training.student import FRONT_END
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of clips.
+    """A batch of clips."""
 
-    Attributes:
-        position: its position in the run.
-        waveforms: [batch, samples], float32, zero in the padding.
-        lengths: samples of each clip, [batch].
-        masked_frames: features that SpecAugment masks, bool [batch, features]; never in the padding.
-        masked_mels: bands that it masks, bool [batch, mels].
-        tokens: labels of the transcripts, [batch, longest].
-        token_lengths: labels of each transcript, [batch].
-        sequences: prompts and transcripts for an attention decoder, [batch, longest]; empty without one.
-        sequence_lengths: labels of each sequence, [batch].
-        audio_seconds: audio in it, without padding.
-        skipped: for each clip that cannot be used and is left out, the reason.
-        part: its number among the parts of its step.
-        is_silence: whether it holds no clip but silence, which has no loss.
-    """
-
-    position: Position
-    waveforms: Tensor
-    lengths: Tensor
-    masked_frames: Tensor
-    masked_mels: Tensor
-    tokens: Tensor
-    token_lengths: Tensor
-    sequences: Tensor
-    sequence_lengths: Tensor
-    audio_seconds: float
-    skipped: tuple[str, ...] = ()
-    part: int = 0
-    is_silence: bool = False
+    position: Position  # its position in the run
+    waveforms: Tensor  # [batch, samples], float32, zero in the padding
+    lengths: Tensor  # samples of each clip, [batch]
+    masked_frames: Tensor  # features that SpecAugment masks, bool [batch, features]; never in the padding
+    masked_mels: Tensor  # bands that it masks, bool [batch, mels]
+    tokens: Tensor  # labels of the transcripts, [batch, longest]
+    token_lengths: Tensor  # labels of each transcript, [batch]
+    sequences: Tensor  # prompts and transcripts for an attention decoder, [batch, longest]; empty without one
+    sequence_lengths: Tensor  # labels of each sequence, [batch]
+    audio_seconds: float  # audio in it, without padding
+    skipped: tuple[str, ...] = ()  # for each clip that cannot be used and is left out, the reason
+    part: int = 0  # its number among the parts of its step
+    is_silence: bool = False  # whether it holds no clip but silence, which has no loss
 
     @property
     def is_lost(self) -> bool:

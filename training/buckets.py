@@ -9,29 +9,19 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """The upper bounds of a bucket.
+    """The upper bounds of a bucket."""
 
-    Attributes:
-        seconds: longest clip.
-        labels: most labels of a transcript.
-    """
-
-    seconds: float
-    labels: int
+    seconds: float  # longest clip
+    labels: int  # most labels of a transcript
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Shapes that batches may have.
+    """Shapes that batches may have."""
 
-    Attributes:
-        all: the buckets, ascending by seconds, and by labels among those of equal seconds.
-        batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
-        counts: clips of a full batch of each bucket, in place of ``batch_seconds``, or None.
-    """
-
-    all: tuple[Bucket, ...]
-    batch_seconds: float
+    all: tuple[Bucket, ...]  # the buckets, ascending by seconds, and by labels among those of equal seconds
+    batch_seconds: float  # audio and padding that a batch may hold; a longer clip has a batch to itself
+    # Clips of a full batch of each bucket, in place of ``batch_seconds``, or None.
     counts: tuple[int, ...] | None = None
 
     @property

@@ -34,31 +34,19 @@ class ByteRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A recording of one utterance.
+    """A recording of one utterance."""
 
-    Attributes:
-        audio: the file that has it, alone or among others.
-        name: its name in the manifest; the same in copies of the manifest.
-        seconds: its length in the manifest; 0 if the manifest has none that can be used.
-        text: its transcript, or None.
-        source: its collection.
-        speaker: its speaker; the source if that is not known.
-        prompt: the prompt of an attention decoder: the spoken language, and how the text is written.
-        start: second of the recording at which the clip begins; None if it is the whole recording.
-        byte_range: the position of the recording in ``audio``; None if it is all of it.
-        where: what lists it, such as a line of a manifest, for messages.
-    """
-
-    audio: Path
-    name: str
-    seconds: float
-    text: str | None
-    source: str
-    speaker: str
+    audio: Path  # the file that has it, alone or among others
+    name: str  # its name in the manifest; the same in copies of the manifest
+    seconds: float  # its length in the manifest; 0 if the manifest has none that can be used
+    text: str | None  # its transcript, or None
+    source: str  # its collection
+    speaker: str  # its speaker; the source if that is not known
+    # The prompt of an attention decoder: the spoken language, and how the text is written.
     prompt: Prompt = field(default_factory=Prompt)
-    start: float | None = None
-    byte_range: ByteRange | None = None
-    where: str = field(default="", compare=False)
+    start: float | None = None  # second of the recording at which the clip begins; None if it is the whole recording
+    byte_range: ByteRange | None = None  # the position of the recording in ``audio``; None if it is all of it
+    where: str = field(default="", compare=False)  # what lists it, such as a line of a manifest, for messages
 
     def __str__(self) -> str:
         """Return its file, and the line that lists it."""

@@ -21,21 +21,13 @@ from transcripts.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A clip with its targets.
+    """A clip with its targets."""
 
-    Attributes:
-        samples: float32 [n].
-        masked_frames: features that SpecAugment masks, [n // hop].
-        masked_mels: bands that it masks, [mels].
-        tokens: labels of the transcript, int64 [labels].
-        sequence: prompt, transcript and end for an attention decoder, int64; empty without one.
-    """
-
-    samples: Samples
-    masked_frames: Mask
-    masked_mels: Mask
-    tokens: NDArray[np.int64]
-    sequence: NDArray[np.int64]
+    samples: Samples  # float32 [n]
+    masked_frames: Mask  # features that SpecAugment masks, [n // hop]
+    masked_mels: Mask  # bands that it masks, [mels]
+    tokens: NDArray[np.int64]  # labels of the transcript, int64 [labels]
+    sequence: NDArray[np.int64]  # prompt, transcript and end for an attention decoder, int64; empty without one
 
 
 class Examples:

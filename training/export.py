@@ -108,14 +108,13 @@ def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: 
         heads = _ctc(config, pieces)
     else:
         heads = _transducer(config, config.transducer, pieces)
-    tokenizer = tokenizer_section(vocabulary)
     return {
         "target": f"{_NEMO}.models.{MODULES[config.name]}.{config.name}",
         "sample_rate": config.features.sample_rate,
         "log_prediction": False,
         "preprocessor": _preprocessor(config),
         "encoder": encoder_section(config.encoder, dropout),
-        **({"tokenizer": tokenizer} if tokenizer else {}),
+        **tokenizer_section(vocabulary),
         **heads,
         **({"train_ds": {**_NO_MANIFEST, "max_duration": config.trained_seconds}} if config.trained_seconds else {}),
         "validation_ds": _NO_MANIFEST,  # NeMo's transcribe() fails without this section

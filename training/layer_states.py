@@ -13,19 +13,13 @@ from models.encoders.padding import Padding
 
 @dataclass(frozen=True, slots=True)
 class LayerStates:
-    """The states of a layer, each [batch, time, width].
+    """The states of a layer, each [batch, time, width]."""
 
-    Attributes:
-        inputs: what enters each module: the first feed-forward, attention, the convolution, the second feed-forward.
-        outputs: what each module returns, before it is added to its input.
-        sum: what enters the closing norm.
-        output: what leaves it.
-    """
-
+    # What enters each module: the first feed-forward, attention, the convolution, the second feed-forward.
     inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    sum: Tensor
-    output: Tensor
+    outputs: tuple[Tensor, ...]  # what each module returns, before it is added to its input
+    sum: Tensor  # what enters the closing norm
+    output: Tensor  # what leaves it
 
     def float(self) -> "LayerStates":
         """Return the same in float32."""

@@ -24,24 +24,16 @@ PARTS = ("ctc", "transducer", "attention", "states", "posteriors")
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses of a batch; None where a model has no such head or teacher, or the loss no weight.
+    """The losses of a batch; None where a model has no such head or teacher, or the loss no weight."""
 
-    Attributes:
-        total: the weighted sum, which is minimised.
-        ctc: negative log-probability of the transcripts, per label.
-        transducer: the same by the transducer.
-        attention: smoothed cross-entropy of the transcripts, per label.
-        states: mean squared distance to the teacher's states or, in the first stage, of what modules return, as a share
-            of their variance.
-        posteriors: divergence from the teacher's posteriors, per weighted frame.
-    """
-
-    total: Tensor
-    ctc: Tensor | None = None
-    transducer: Tensor | None = None
-    attention: Tensor | None = None
+    total: Tensor  # the weighted sum, which is minimised
+    ctc: Tensor | None = None  # negative log-probability of the transcripts, per label
+    transducer: Tensor | None = None  # the same by the transducer
+    attention: Tensor | None = None  # smoothed cross-entropy of the transcripts, per label
+    # Mean squared distance to the teacher's states or, in the first stage, of what modules return, as a share of their
+    # variance.
     states: Tensor | None = None
-    posteriors: Tensor | None = None
+    posteriors: Tensor | None = None  # divergence from the teacher's posteriors, per weighted frame
 
     def zeroed(self) -> "Losses":
         """Return losses of 0 with gradients of 0, which processes can average as others."""
@@ -51,17 +43,11 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class LabelCounts:
-    """The numbers of labels that losses are divided by: those of a batch, or of all batches of a step.
+    """The numbers of labels that losses are divided by: those of a batch, or of all batches of a step."""
 
-    Attributes:
-        transcripts: labels of the transcripts.
-        sequences: labels that an attention decoder predicts.
-        share: share of the batch in the step, for losses that are means over frames.
-    """
-
-    transcripts: float
-    sequences: float
-    share: float = 1.0
+    transcripts: float  # labels of the transcripts
+    sequences: float  # labels that an attention decoder predicts
+    share: float = 1.0  # share of the batch in the step, for losses that are means over frames
 
 
 def label_counts(batch: Batch, objective: Objective) -> LabelCounts:

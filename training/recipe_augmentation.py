@@ -8,71 +8,44 @@ from training.recipe_bounds import within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecAugment:
-    """Masks over the features (Park et al., 2019).
+    """Masks over the features (Park et al., 2019)."""
 
-    Attributes:
-        mel_masks: masks over mel bands of a clip.
-        mel_width: bands that such a mask may have at most.
-        time_masks: masks over frames of a clip.
-        time_share: share of a clip's frames that such a mask may have at most.
-    """
-
-    mel_masks: int = within(0, 10, default=2)
-    mel_width: int = within(0, 100, default=27)
-    time_masks: int = within(0, 50, default=5)
-    time_share: float = within(0, 1, default=0.05)
+    mel_masks: int = within(0, 10, default=2)  # masks over mel bands of a clip
+    mel_width: int = within(0, 100, default=27)  # bands that such a mask may have at most
+    time_masks: int = within(0, 50, default=5)  # masks over frames of a clip
+    time_share: float = within(0, 1, default=0.05)  # share of a clip's frames that such a mask may have at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Noise that is added to a share of the clips, of a colour between white and brown.
+    """Noise that is added to a share of the clips, of a colour between white and brown."""
 
-    Attributes:
-        share: share of the clips.
-        snr_db: lowest and highest ratio of speech to noise, in dB.
-    """
-
-    share: float = within(0, 1)
-    snr_db: tuple[float, float] = within(-20, 80)
+    share: float = within(0, 1)  # share of the clips
+    snr_db: tuple[float, float] = within(-20, 80)  # lowest and highest ratio of speech to noise, in dB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedNoise:
-    """Recordings of noise, of which a part is added to a share of the clips.
+    """Recordings of noise, of which a part is added to a share of the clips."""
 
-    Attributes:
-        folders: folders of recordings, with the folders inside.
-        share: share of the clips.
-        snr_db: lowest and highest ratio of speech to noise, in dB.
-    """
-
-    folders: tuple[Path, ...]
-    share: float = within(0, 1)
-    snr_db: tuple[float, float] = within(-20, 80)
+    folders: tuple[Path, ...]  # folders of recordings, with the folders inside
+    share: float = within(0, 1)  # share of the clips
+    snr_db: tuple[float, float] = within(-20, 80)  # lowest and highest ratio of speech to noise, in dB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRooms:
-    """Recorded answers of rooms to an impulse, for a share of the clips.
+    """Recorded answers of rooms to an impulse, for a share of the clips."""
 
-    Attributes:
-        folders: folders of recordings, with the folders inside.
-        share: share of the clips.
-    """
-
-    folders: tuple[Path, ...]
-    share: float = within(0, 1)
+    folders: tuple[Path, ...]  # folders of recordings, with the folders inside
+    share: float = within(0, 1)  # share of the clips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Loudness of the clips.
+    """Loudness of the clips."""
 
-    Attributes:
-        gain_db: lowest and highest gain, in dB.
-    """
-
-    gain_db: tuple[float, float] = within(-60, 40)
+    gain_db: tuple[float, float] = within(-60, 40)  # lowest and highest gain, in dB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,19 +70,11 @@ class Run:
 
     Attributes:
         own_parts: this process's parts of a step.
-        front_end: computes features from waveforms.
         loss_scale: scales the loss, so that small gradients do not vanish in float16 (Micikevicius et al., 2018, arXiv
             1710.03740); disabled in other precisions.
-        mode: which weights are trained, and the training mode.
-        average: the moving average of the weights.
-        teacher: the teacher, or None.
         sampler: draws the clips of each batch; with a teacher, sound is composed instead.
-        examples: makes examples from draws.
-        dev: the clips of the dev set.
         survey: lines about the training data and what is left out.
-        step: steps done.
         position: the position of the next batch.
-        audio_seconds: audio trained on.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, ranks: Ranks | None = None) -> None:

@@ -31,17 +31,7 @@ from training.teacher import TeacherModel
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step: the loss and its parts as in ``Losses``, and what was computed.
-
-    Attributes:
-        gradient_norm: the gradient's norm before clipping.
-        audio_seconds: audio in it.
-        padding_share: share of padding in its audio.
-        label_padding_share: share of padding in the labels that a decoder reads.
-        skipped: number of clips that cannot be used.
-        clips: number of clips that were used.
-        labels: number of labels of their transcripts.
-    """
+    """The result of a step: the loss and its parts as in ``Losses``, and what was computed."""
 
     loss: float
     ctc: float | None
@@ -49,14 +39,14 @@ class StepResult:
     attention: float | None
     states: float | None
     posteriors: float | None
-    gradient_norm: float
+    gradient_norm: float  # the gradient's norm before clipping
     learning_rate: float
-    audio_seconds: float
-    padding_share: float
-    label_padding_share: float
-    skipped: int
-    clips: int
-    labels: int
+    audio_seconds: float  # audio in it
+    padding_share: float  # share of padding in its audio
+    label_padding_share: float  # share of padding in the labels that a decoder reads
+    skipped: int  # number of clips that cannot be used
+    clips: int  # number of clips that were used
+    labels: int  # number of labels of their transcripts
 
 
 class PartLosses(nn.Module):

@@ -25,15 +25,10 @@ _CHECKPOINT_KEY = "teacher.checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a teacher computes of a batch without padding, float32.
+    """What a teacher computes of a batch without padding, float32."""
 
-    Attributes:
-        layers: the states of each layer.
-        log_probabilities: of labels and blank, [batch, frames, labels + 1], the blank last.
-    """
-
-    layers: list[LayerStates]
-    log_probabilities: Tensor
+    layers: list[LayerStates]  # the states of each layer
+    log_probabilities: Tensor  # of labels and blank, [batch, frames, labels + 1], the blank last
 
 
 def read_teacher(path: Path) -> Checkpoint:

@@ -90,20 +90,23 @@ def _train(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "to
     from training.lock import locked
     from training.loggers import open_loggers
     from training.loop import train
+    from training.run import Run, has_state
 
     word_errors = _word_errors() if recipe.dev else None
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) if ranks.is_first else nullcontext():
         report = _report if ranks.is_first else _report_of_others
-        training = _run(args, recipe, folder, device, ranks)
-        if ranks.is_first:
-            report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
-            for line in training.survey:
-                report(line)
-            if training.finished:
-                report("no step is left; a larger number of steps in the recipe makes the run longer")
+        begun = has_state(folder)
+        if begun and not args.resume:
+            raise CommandError(f"{folder} holds a run; --resume continues it")
+        training = Run(recipe, folder, device, ranks)
+        if begun:
+            training.resume()
         loggers = []
         if ranks.is_first:
+            _describe(training)
+            if training.finished:
+                report("no step is left; a larger number of steps in the recipe makes the run longer")
             loggers = open_loggers(recipe.loggers, folder, training.step, tensorboard=args.tensorboard)
         signals: list[int] = []
         with _recording_signals(signals):
@@ -146,27 +149,29 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> in
 
     with TemporaryDirectory() as empty:  # for the index of takes
         training = Run(recipe, Path(empty), device)
-    _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
-    for line in training.survey:
-        _report(line)
-    if training.teacher:
-        if probes:
-            raise CommandError("--probe finds batches of clips; with a teacher, batches.seconds is all that there is")
-        _report(forecast.model_memory(training.network, training.optimizer))
-        return 0
-    _report(forecast.whole_run(training.sampler, training.takes.seconds, recipe.steps))
+    _describe(training)
+    if training.teacher and probes:
+        raise CommandError("--probe finds batches of clips; with a teacher, batches.seconds is all that there is")
+    if not training.teacher:
+        _report(forecast.whole_run(training.sampler, training.takes.seconds, recipe.steps))
     _report(forecast.model_memory(training.network, training.optimizer))
-    if not probes:
-        for line in forecast.buckets(training.sampler):
-            _report(line)
-    else:
+    lines = [] if training.teacher else forecast.buckets(training.sampler)
+    if probes:
         try:
             found = probe(training.sampler.buckets, Steps(training).measure, by_memory=device.type == "cuda")
         except MemoryError as error:
             raise CommandError(f"{error} does not fit this device") from error
-        for line in table(found, recipe.optimizer):
-            _report(line)
+        lines = table(found, recipe.optimizer)
+    for line in lines:
+        _report(line)
     return 0
+
+
+def _describe(training: "Run") -> None:
+    """Print the size of a run's model, and what it is trained on."""
+    _report(f"{training.parameters:,} parameters, step {training.step} of {training.recipe.steps}")
+    for line in training.survey:
+        _report(line)
 
 
 def _check_export(path: Path) -> None:
@@ -195,19 +200,6 @@ def _recording_signals(received: list[int]) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def _run(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torch.device", ranks: "Ranks") -> "Run":
-    """Return the run in the folder, or a new one there."""
-    from training.run import Run, has_state
-
-    begun = has_state(folder)
-    if begun and not args.resume:
-        raise CommandError(f"{folder} holds a run; --resume continues it")
-    training = Run(recipe, folder, device, ranks)
-    if begun:
-        training.resume()
-    return training
 
 
 def _report(line: str) -> None:

@@ -47,15 +47,10 @@ def diagonals_of(frames: int, labels: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Alignments:
-    """The sums over all alignments of some clips.
+    """The sums over all alignments of some clips."""
 
-    Attributes:
-        log_probability: log-probability of the transcripts, float64 [clips]; minus infinity without an alignment.
-        shares: probability of each arc given the transcript, in the shape and dtype of the weights; 0 without an
-            alignment.
-    """
-
-    log_probability: Tensor
+    log_probability: Tensor  # log-probability of the transcripts, float64 [clips]; minus infinity without an alignment
+    # Probability of each arc given the transcript, in the shape and dtype of the weights; 0 without an alignment.
     shares: Tensor
 
 

@@ -16,19 +16,12 @@ _PLACES_A_NODE = 4
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Consecutive nodes; all tensors are int64 [nodes].
+    """Consecutive nodes; all tensors are int64 [nodes]."""
 
-    Attributes:
-        frame: index of their frames among all frames of the clips, padding included.
-        prediction: index of their predictions among all predictions of the clips, padding included.
-        next_label: the next label of the transcript; any label at its end.
-        lattice_index: their indices in the clips' lattices, see ``lattice.align``.
-    """
-
-    frame: Tensor
-    prediction: Tensor
-    next_label: Tensor
-    lattice_index: Tensor
+    frame: Tensor  # index of their frames among all frames of the clips, padding included
+    prediction: Tensor  # index of their predictions among all predictions of the clips, padding included
+    next_label: Tensor  # the next label of the transcript; any label at its end
+    lattice_index: Tensor  # their indices in the clips' lattices, see ``lattice.align``
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +29,12 @@ class Sums:
     """The nodes of a part that belong to each frame, or to each prediction: a first one, and then one every ``step``.
 
     All tensors are int64, with an entry for each frame or prediction that may have nodes in the part.
-
-    Attributes:
-        row: unique index of the frame or prediction among all of the clips, padding included.
-        first: its first node, counted from the beginning of the part.
-        step: distance of its nodes.
-        count: number of its nodes; 0 or less for none.
     """
 
-    row: Tensor
-    first: Tensor
-    step: Tensor
-    count: Tensor
+    row: Tensor  # unique index of the frame or prediction among all of the clips, padding included
+    first: Tensor  # its first node, counted from the beginning of the part
+    step: Tensor  # distance of its nodes
+    count: Tensor  # number of its nodes; 0 or less for none
 
 
 class PackedClips:

@@ -8,19 +8,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The meaning of a joint's outputs, and options of the loss.
+    """The meaning of a joint's outputs, and options of the loss."""
 
-    Attributes:
-        blank: index of the blank; labels come before it.
-        durations: durations of the outputs after the blank; empty for an RNN-T, and for a TDT that learns as one.
-        fast_emit: additional weight of the gradients of labels over those of blanks; durations have none.
-        sigma: subtracted from the log-probability of each blank and label, if there are durations.
-    """
-
-    blank: int
+    blank: int  # index of the blank; labels come before it
+    # Durations of the outputs after the blank; empty for an RNN-T, and for a TDT that learns as one.
     durations: tuple[int, ...]
-    fast_emit: float
-    sigma: float
+    fast_emit: float  # additional weight of the gradients of labels over those of blanks; durations have none
+    sigma: float  # subtracted from the log-probability of each blank and label, if there are durations
 
     @property
     def passing(self) -> list[int]:
@@ -30,15 +24,10 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What is kept of the logits of some nodes.
+    """What is kept of the logits of some nodes."""
 
-    Attributes:
-        mass: log-sum-exp of labels and blank, [nodes].
-        weights: log-probabilities of the arcs out of each node, less ``sigma``, [arcs, nodes], in the order of
-            ``arcs_of``.
-    """
-
-    mass: Tensor
+    mass: Tensor  # log-sum-exp of labels and blank, [nodes]
+    # Log-probabilities of the arcs out of each node, less ``sigma``, [arcs, nodes], in the order of ``arcs_of``.
     weights: Tensor
 
 

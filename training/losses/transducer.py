@@ -30,15 +30,10 @@ _PLAIN = Operations(weigh, pull, align, fold)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Limits on memory.
+    """Limits on memory."""
 
-    Attributes:
-        scores: most scores of a part, and most elements of its hidden layer.
-        nodes: most nodes of clips that are aligned at once. If they are more than a part, they are scored twice.
-    """
-
-    scores: int
-    nodes: int
+    scores: int  # most scores of a part, and most elements of its hidden layer
+    nodes: int  # most nodes of clips that are aligned at once. If they are more than a part, they are scored twice
 
 
 # 64 MB of scores in float32 on a CPU. 256 MB in half precision on a GPU, where aligning many clips takes as long as
