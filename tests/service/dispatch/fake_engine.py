@@ -1,13 +1,20 @@
 """A dispatcher for tests, and an engine that answers when a test says so."""
 
 import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from msgspec.structs import replace as replace_struct
 
+from audio.recording import Recording
+from audio.segment.cuts import CutBlock
+from audio.segment.segmenter import Segment, SegmentRule
+from service.dispatch import cut_recording
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.catalog import Catalog
+from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
@@ -100,10 +107,43 @@ def ask(
 
 
 async def settle() -> None:
-    """Let every task that can run do so."""
-    for _ in range(10):
+    """Let every task that can run do so, and every message arrive."""
+    for _ in range(50):
         await asyncio.sleep(0)
 
 
 def run(scenario) -> None:
     asyncio.run(scenario())
+
+
+class Immediately(ThreadPoolExecutor):
+    """Stands in for threads and does their work at once, so that a test knows when it is done."""
+
+    def submit(self, work, *arguments):
+        future = Future()
+        future.set_result(work(*arguments))
+        return future
+
+
+@contextmanager
+def recorded(
+    monkeypatch,
+    seconds: float,
+    *cuts: tuple[float, float],
+    rule: SegmentRule | None = SegmentRule(longest=10.0),  # noqa: B008
+    seconds_in_memory: float = 1.0,
+    error: Exception | None = None,
+    scale: float = 1.0,
+):
+    """A recording in which each second has its number, times a scale, as samples; cut as given, one a block."""
+
+    def blocks(recording, detector, rule):
+        for start, stop in cuts:
+            yield CutBlock([Segment(int(start * RATE), int(stop * RATE))], np.empty(0, np.float32))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(cut_recording, "cuts", blocks)
+    with Recording(RATE, seconds_in_memory) as recording:
+        recording.append(np.repeat(np.arange(seconds, dtype=np.float32) * np.float32(scale), RATE).tobytes())
+        yield CutRecording(recording, rule, detector=None, threads=Immediately())

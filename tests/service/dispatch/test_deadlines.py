@@ -24,8 +24,7 @@ from service.dispatch.errors import OverloadedError
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import Result
 from service.metrics import Metrics
-from tests.service.dispatch.fake_engine import LANE, READY, FakeEngine
-from tests.service.dispatch.test_recordings import Immediately
+from tests.service.dispatch.fake_engine import LANE, READY, FakeEngine, Immediately
 from tests.service.dispatch.virtual_time import run
 from transcripts.transcript import Transcript
 

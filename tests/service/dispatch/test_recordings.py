@@ -3,47 +3,33 @@
 import asyncio
 import gc
 import itertools
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from audio.recording import Recording
-from audio.segment.cuts import CutBlock
-from audio.segment.segmenter import Segment, SegmentRule
-from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
 from tests.asynchronous import asynchronous
 from tests.service.dispatch import virtual_time
-from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, counted, dispatcher, is_free, settle
+from tests.service.dispatch.fake_engine import (
+    LANE,
+    RATE,
+    READY,
+    FakeEngine,
+    Immediately,
+    counted,
+    dispatcher,
+    is_free,
+    recorded,
+    settle,
+)
 
-RULE = SegmentRule(longest=10.0)
 OPTIONS = Options("me", LANE, most_seconds=60.0)
-
-
-class Immediately(ThreadPoolExecutor):
-    """Stands in for threads and does their work at once, so that a test knows when it is done."""
-
-    def submit(self, work, *arguments):
-        future = Future()
-        future.set_result(work(*arguments))
-        return future
-
-
-@contextmanager
-def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: SegmentRule | None = RULE):
-    """A recording in which each second has its own number as samples, cut as given, one a block."""
-    segments = [Segment(int(start * RATE), int(stop * RATE)) for start, stop in cuts]
-    blocks = [CutBlock([segment], np.empty(0, np.float32)) for segment in segments]
-    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter(blocks))
-    with Recording(RATE, seconds_in_memory=1.0) as recording:
-        recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
-        yield CutRecording(recording, rule, detector=None, threads=Immediately())
 
 
 def front(max_queued_audio_seconds: float = 1000.0):

@@ -1,6 +1,5 @@
 """A worker's session in the main process, with an engine that answers when a test says so, and without a worker."""
 
-import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -69,9 +68,3 @@ async def session() -> AsyncIterator[SimpleNamespace]:
         on.arena.close()
     links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     assert not [one for one in links if "memfd:recording" in str(one.readlink())]
-
-
-async def settle() -> None:
-    """Let every task that can run do so, and every message arrive."""
-    for _ in range(50):
-        await asyncio.sleep(0)

@@ -2,26 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from audio.recording import Recording
-from audio.segment.cuts import CutBlock
-from audio.segment.segmenter import Segment, SegmentRule
-from service.dispatch import cut_recording
-from service.dispatch.cut_recording import CutRecording
+from audio.segment.segmenter import Segment
 from service.dispatch.recordings import Options
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
 from service.workers.protocol import End
 from service.workers.remote import RemoteCore
 from tests.asynchronous import asynchronous
-from tests.service.dispatch.fake_engine import LANE, RATE
-from tests.service.workers.sessions import LIMITS, session, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, recorded, settle
+from tests.service.workers.sessions import LIMITS, session
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
 
@@ -39,26 +34,6 @@ async def with_core() -> AsyncIterator[SimpleNamespace]:
         on.remote = RemoteCore(on.core.gate, on.core.catalog, loads_on_demand=False, send=ask, arena=on.arena)
         on.handle = on.remote.handle
         yield on
-
-
-@contextmanager
-def recorded(
-    monkeypatch, seconds: int, *cuts, seconds_in_memory: float = 1e9, error: Exception | None = None, scale: float = 1
-):
-    """A recording in which each second has its number, times a scale, as samples."""
-
-    def blocks(recording, detector, rule):
-        for start, stop in cuts:
-            yield CutBlock([Segment(start * RATE, stop * RATE)], np.empty(0, np.float32))
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(cut_recording, "cuts", blocks)
-    with ExitStack() as opened:
-        recording = opened.enter_context(Recording(RATE, seconds_in_memory))
-        recording.append(np.repeat(np.arange(seconds, dtype=np.float32) * np.float32(scale), RATE).tobytes())
-        threads = opened.enter_context(ThreadPoolExecutor(1))
-        yield CutRecording(recording, SegmentRule(10.0) if cuts or error else None, None, threads)
 
 
 async def answers_of(on, recording) -> list[str]:
@@ -82,7 +57,7 @@ async def test_a_recording_is_handed_over_with_its_cuts_and_answered_in_order(mo
     async with with_core() as on:
         with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), seconds_in_memory=1e9 * in_memory) as recording:
             assert await answers_of(on, recording) == ["1.0", "10.0", "20.0"]
-        with recorded(monkeypatch, 2) as recording:
+        with recorded(monkeypatch, 2, rule=None, seconds_in_memory=1e9) as recording:
             assert await answers_of(on, recording) == ["0.0"]
         await settle()
         assert on.arena.is_empty
@@ -102,7 +77,7 @@ async def test_quiet_parts_of_a_recording_that_is_cut_are_raised(monkeypatch, in
 @asynchronous
 async def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeypatch):
     async with with_core() as on:
-        with recorded(monkeypatch, 40, (1, 9), error=ValueError("no cut")) as recording:
+        with recorded(monkeypatch, 40, (1, 9), seconds_in_memory=1e9, error=ValueError("no cut")) as recording:
             with pytest.raises(ValueError, match="no cut"):
                 await answers_of(on, recording)
         await settle()
@@ -113,7 +88,7 @@ async def test_an_error_while_it_is_cut_is_the_requests_and_withdraws_it(monkeyp
 @asynchronous
 async def test_its_memory_is_free_only_when_the_main_process_has_ended_it(monkeypatch):
     async with with_core() as on:
-        with recorded(monkeypatch, 2) as recording:
+        with recorded(monkeypatch, 2, rule=None, seconds_in_memory=1e9) as recording:
             async with aclosing(on.remote.transcribe(recording, OPTIONS)) as answers:
                 first = asyncio.ensure_future(anext(answers))
                 await settle()

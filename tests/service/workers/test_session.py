@@ -22,8 +22,8 @@ from service.workers.protocol import (
     UseKey,
 )
 from tests.asynchronous import asynchronous
-from tests.service.dispatch.fake_engine import LANE, RATE, is_free
-from tests.service.workers.sessions import session, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, is_free, settle
+from tests.service.workers.sessions import session
 
 OPTIONS = Options("caller", LANE, most_seconds=60.0)
 SECONDS = 30
