@@ -200,19 +200,14 @@ def test_a_second_sigterm_ends_whatever_is_under_way_and_leaves_no_process(golde
             connection.sendall(sent)
             connections.append(connection)
         wait_for(lambda: service.metric("steno_queue_depth") == 1)
-        processes = children(service.process.pid)
 
-        service.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: bool(service.events("draining")))
-        service.process.send_signal(signal.SIGTERM)
+        stop_twice(service)
 
-        assert service.process.wait(PATIENCE) == 0
         answers = [connection.recv(1 << 16) for connection in connections]
         for answer in answers[2:]:
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"x-should-retry: true" in answer
             assert b'"code":"draining"' in answer
-        wait_for(lambda: not any(map(exists, processes)))
         assert service.events("cut off")[0]["requests"] == 3
 
 
@@ -232,7 +227,9 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_job", [False, True])
-def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(tmp_path, is_job):
+def test_a_decoder_process_that_would_decode_for_minutes_is_ended_at_the_second_sigterm_a_jobs_at_the_first(
+    tmp_path, is_job
+):
     upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
     flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
     with (
@@ -249,29 +246,15 @@ def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(t
             asked = pool.submit(service.client.post, "/v1/audio/transcriptions", **upload)
             wait_for(lambda: service.metric("steno_http_requests_in_flight{transcriptions}") == 1)
 
-        stop_twice(service)
-
-        if not is_job:
+        if is_job:
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(PATIENCE) == 0
+        else:
+            stop_twice(service)
             assert refusal(asked.result()) in [(503, "decoding_unavailable"), (503, "draining")]
     if is_job:  # nothing that was accepted is lost
         with steno_serve(tmp_path / "second.log", *flags, engine=STUB_ENGINE) as service:
             wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "completed")
-
-
-@pytest.mark.slow
-def test_one_sigterm_does_not_wait_for_the_decoder_of_a_job(tmp_path):
-    upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
-    flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
-    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
-        pid = service.process.pid
-        assert service.client.post("/v1/audio/transcriptions", **upload).status_code == 200
-        stop_decoders(pid)
-        job = service.client.post("/v1/audio/jobs", **upload).json()["id"]
-        wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "in_progress")
-
-        service.process.send_signal(signal.SIGTERM)
-
-        assert service.process.wait(PATIENCE) == 0
 
 
 @pytest.mark.slow

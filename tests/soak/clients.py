@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 
@@ -33,10 +34,10 @@ class Clients:
         """Be one client after the other, as the seed draws them, until a time."""
         chance = random.Random(seed)
         kinds: dict[Callable[[httpx.AsyncClient, random.Random], Awaitable[None]], float] = {
-            self.plain: 8,
-            self.verbose: 3,
-            self.text: 2,
-            self.stream: 3,
+            partial(self._ask, "json"): 8,
+            partial(self._ask, "verbose_json"): 3,
+            partial(self._ask, "text"): 2,
+            partial(self._ask, "stream"): 3,
             self.slow: 2,
             self.leaves: 4,
             self.bad_audio: 2,
@@ -49,23 +50,6 @@ class Clients:
             while time.monotonic() < until:
                 (kind,) = chance.choices(list(kinds), list(kinds.values()))
                 await kind(client, chance)
-
-    async def plain(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        """Ask for JSON."""
-        await self._ask(client, chance, "json", lambda answer: answer.json()["text"])
-
-    async def verbose(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        """Ask for words and segments."""
-        fields = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
-        await self._ask(client, chance, "verbose_json", lambda answer: answer.json()["text"], fields)
-
-    async def text(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        """Ask for the text alone."""
-        await self._ask(client, chance, "text", lambda answer: answer.text.strip("\n"), {"response_format": "text"})
-
-    async def stream(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        """Ask for events; an error among them counts as the answer."""
-        await self._ask(client, chance, "stream", _streamed, {"stream": "true"})
 
     async def slow(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         """Send the body bit by bit, without saying how long it is."""
@@ -81,7 +65,7 @@ class Clients:
 
         headers = self._key(chance) | {"content-type": form.headers["content-type"]}
         request = client.build_request("POST", _PATH, content=pieces(), headers=headers)
-        await self._send(client, request, "slow", recording, lambda answer: answer.json()["text"])
+        await self._send(client, request, "slow", recording, _text)
 
     async def leaves(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         """Close the connection anywhere within the request, or some time after it."""
@@ -140,14 +124,8 @@ class Clients:
         headers = {"authorization": f"Bearer {self.keys[0]}"}
         return client.build_request("POST", _PATH, files=_file(recording), data={"model": _SECOND}, headers=headers)
 
-    async def _ask(
-        self,
-        client: httpx.AsyncClient,
-        chance: random.Random,
-        kind: str,
-        text: Callable[[httpx.Response], str],
-        fields: Mapping[str, str] = {},  # it is not changed
-    ) -> None:
+    async def _ask(self, kind: str, client: httpx.AsyncClient, chance: random.Random) -> None:
+        fields, text = _ASKED[kind]
         recording = chance.choice(self.recordings)
         form = self._form(client, recording, fields)
         form.headers.update(self._key(chance))
@@ -210,3 +188,16 @@ def _streamed(answer: httpx.Response) -> str:
     *deltas, done = _events(answer)
     text = "".join(event["delta"] for event in deltas if event["type"] == "transcript.text.delta")
     return text if done.get("text") == text else f"deltas {text!r} and done {done!r}"
+
+
+def _text(answer: httpx.Response) -> str:
+    return str(answer.json()["text"])
+
+
+# What clients ask for, and where its text is; an error within a stream counts as the answer.
+_ASKED: dict[str, tuple[Mapping[str, str], Callable[[httpx.Response], str]]] = {
+    "json": ({}, _text),
+    "verbose_json": ({"response_format": "verbose_json", "timestamp_granularities[]": "word"}, _text),
+    "text": ({"response_format": "text"}, lambda answer: answer.text.strip("\n")),
+    "stream": ({"stream": "true"}, _streamed),
+}

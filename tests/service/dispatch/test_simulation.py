@@ -244,17 +244,6 @@ def test_nothing_is_lost_in_five_thousand_days():
         run(simulate(seed))
 
 
-def test_the_same_seed_is_the_same_day():
-    def day() -> float:
-        async def main() -> float:
-            await simulate(7)
-            return asyncio.get_running_loop().time()
-
-        return run(main())
-
-    assert day() == day()
-
-
 def test_a_simulation_notices_an_utterance_that_is_never_answered(monkeypatch):
     """Tests the checks: a dispatcher that forgets a batch of a lost engine is caught."""
     monkeypatch.setattr("service.dispatch.dispatcher.Dispatcher._run_alone", lambda self, utterance: None)

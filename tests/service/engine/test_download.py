@@ -21,14 +21,6 @@ def test_a_download_is_reported_every_second_and_logged_every_ten_and_at_its_end
     assert all(record.of_bytes == 6 and record.model == "owner/name" for record in caplog.records)
 
 
-def test_a_download_of_unknown_length_is_reported_too():
-    sent = []
-
-    DownloadReport("owner/name", sent.append)(1, None)
-
-    assert sent == [Downloading()]
-
-
 def test_the_time_for_loading_begins_when_the_download_is_over():
     now = 1000.0
 
