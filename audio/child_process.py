@@ -36,9 +36,9 @@ from audio.source import check_numbers
 
 _START_SECONDS = 60.0
 _OWN_SECONDS = 10  # of processor time, for a child's start
-# Samples that are taken from the ring at a time, so that a copy lies in a core's cache until it is stored; 16 s at
+# Bytes that are taken from the ring at a time, so that a copy lies in a core's cache until it is stored; 16 s at
 # 16 kHz, so most clips are one block.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,6 @@ class ChildProcess:
             except OSError as error:  # no more processes, memory or descriptors
                 raise ChildStartError(f"a decoding process cannot be started: {error}") from error
             if_it_fails.pop_all()
-        self._ring = np.frombuffer(self._memory, np.float32)
         self._bound(confinement.seconds)
 
     @property
@@ -186,7 +185,6 @@ class ChildProcess:
         self._process.wait()
         self._connection.close()
         self._copies.close()
-        del self._ring
         self._memory.close()
 
     def _samples(self, sink: Sink, most: list[int], deadline: float) -> bytes:
@@ -197,14 +195,14 @@ class ChildProcess:
             start = 0
             for channel, count in pieces:
                 most[channel] -= count
-                if most[channel] < 0 or start + count > len(self._ring):
+                stop = start + 4 * count
+                if most[channel] < 0 or stop > RING_BYTES:
                     raise ValueError(f"{count} samples of channel {channel}")
-                stop = start + count
                 for begin in range(start, stop, _BLOCK):
                     # A copy, and only then checked: the child may still write.
-                    copy = self._ring[begin : min(begin + _BLOCK, stop)].copy()
-                    check_numbers(copy)
-                    sink(copy.view(np.uint8).data, channel)
+                    copy = self._memory[begin : min(begin + _BLOCK, stop)]
+                    check_numbers(np.frombuffer(copy, np.float32))
+                    sink(copy, channel)
                 start = stop
             match kind:
                 case Kind.FULL:
