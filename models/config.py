@@ -101,6 +101,8 @@ class ConformerConfig:
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
         attention_context: the frames that a frame attends to, or None for the whole clip.
         attention_contexts: those that it was trained with, if they are several.
+        global_tokens: with local attention, number of frames at the start that attend to all and are attended to by
+            all: 0 or 1 (Beltagy et al., 2020, Longformer).
         convolution_norm: the norm after the convolution over time.
         convolution_left: frames before a frame that the convolution sees; None for half of the others. The rest of
             ``kernel_size`` are after it.
@@ -119,6 +121,7 @@ class ConformerConfig:
     bias: bool
     scale_input: bool
     attention_context: AttentionContext | None = None
+    global_tokens: int = 0
     convolution_norm: ConvolutionNorm = "batch_norm"
     attention_contexts: tuple[AttentionContext, ...] = ()
     convolution_left: int | None = None

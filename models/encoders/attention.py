@@ -67,6 +67,7 @@ class RelativeAttention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.context = config.attention_context
+        self.global_tokens = config.global_tokens
         self.norm = nn.LayerNorm(config.width)
         self.query = nn.Linear(config.width, config.width, bias=config.bias)
         self.key = nn.Linear(config.width, config.width, bias=config.bias)
@@ -104,7 +105,8 @@ class RelativeAttention(nn.Module):
             Frames in the shape of ``normed``. Those of padding mean nothing.
         """
         merged = None if torch.is_grad_enabled() else self.merged
-        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1))
+        has_kernel = merged is not None and not self.global_tokens
+        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if has_kernel else None
         if merged is None or kernel is None:
             return self.attended(normed, positions, padding)
         table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
@@ -120,6 +122,7 @@ class RelativeAttention(nn.Module):
         position_scores = self._position_scores(query, positions)
         in_products = normed.device.type == "cpu" and not _in_training_on_cpu()
         attend = _attended_in_products if in_products else scaled_dot_product_attention
+        of_global = self._penalty_of_global(key[:, :, :1]) if self.global_tokens else None
         attended = []
         for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
@@ -128,7 +131,13 @@ class RelativeAttention(nn.Module):
             if spare or self.context is not None or not padding.is_none:
                 bias = bias + self._penalties(padding, block, spare, query.dtype)
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
+            if of_global is not None:
+                # The global token's key is added to the keys of every band.
+                keys, values = torch.cat((key[:, :, :1], keys), dim=2), torch.cat((value[:, :, :1], values), dim=2)
+                bias = torch.cat((of_global.expand(*bias.shape[:3], 1), bias), dim=3)
             attended.append(attend(queries, keys, values, bias))
+        if self.global_tokens:
+            attended[0] = torch.cat((_attended_by_first(query, key, value, padding), attended[0][:, :, 1:]), dim=2)
         rows = (attended[0] if len(attended) == 1 else torch.cat(attended, dim=2)).transpose(1, 2).flatten(2)
         projected: Tensor = self.output(padding.without(rows))
         return projected
@@ -170,6 +179,11 @@ class RelativeAttention(nn.Module):
         """Return ``projected`` [batch, time, width] as [batch, heads, time, width / heads]."""
         return torch.unflatten(projected, 2, (self.heads, -1)).transpose(1, 2)
 
+    def _penalty_of_global(self, key: Tensor) -> Tensor:
+        """Return what ``content_bias`` adds to the scores of a global key, negated, [batch, heads, 1, 1]."""
+        scores = (self.content_bias[None, :, None] * key).sum(dim=3, keepdim=True)
+        return scores / -math.sqrt(key.size(-1))
+
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:
         """Return a function that returns the scores by distance, [batch, heads, n, keys], for a block and its keys."""
         # Heads come first: projected distances are the same for all rows, so one product is enough for them.
@@ -203,6 +217,22 @@ def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:
     """Return ``share`` times the product of matrices, [batch, n, columns], in one pass."""
     # With beta 0, the values of the added tensor are not read.
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=share)
+
+
+def _attended_by_first(query: Tensor, key: Tensor, value: Tensor, padding: Padding) -> Tensor:
+    """Attend from the first frame, a global token, to the whole clip, by content alone.
+
+    Args:
+        query: [batch, time, heads, width / heads].
+        key: [batch, heads, time, width / heads]; ``value`` alike.
+        value: see ``key``.
+        padding: the batch's padding; no frame attends to it.
+
+    Returns:
+        [batch, heads, 1, width / heads].
+    """
+    mask = additive_mask(~padding.valid[:, None, None], query.dtype)
+    return scaled_dot_product_attention(query[:, :1].transpose(1, 2), key, value, mask)
 
 
 def _in_training_on_cpu() -> bool:

@@ -23,6 +23,7 @@ DECODERS = (
     ("jasper-small", "ctc"),
     ("quartznet-small", "ctc"),
     ("variant-citrinet", "ctc"),
+    ("variant-global-token", "ctc"),
     ("variant-layer-norm", "ctc"),
     ("variant-local-attention", "ctc"),
 )

@@ -16,7 +16,7 @@ from tests.models import golden_data as golden
 from tests.models.test_recognition import DECODERS
 
 META = torch.device("meta")
-VARIANTS = ["variant-local-attention", "variant-layer-norm"]
+VARIANTS = ["variant-local-attention", "variant-global-token", "variant-layer-norm"]
 MODELS = [*DECODERS, *((name, "ctc") for name in VARIANTS), ("quartznet-small", "ctc")]
 
 

@@ -38,6 +38,7 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
         bias=section.flag("use_bias", default=True),
         scale_input=section.flag("xscaling", default=True),
         attention_context=contexts[0],
+        global_tokens=_global_tokens(section),
         convolution_norm=cast("ConvolutionNorm", section.get("conv_norm_type", "batch_norm")),
         attention_contexts=tuple(one for one in contexts if one) if len(contexts) > 1 else (),
         convolution_left=_convolution_left(section),
@@ -58,7 +59,6 @@ def _attention_contexts(section: Section) -> tuple[AttentionContext | None, ...]
     section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn")
     if section.get("self_attention_model") == "rel_pos_local_attn":
         section.expect("att_context_style", "regular")
-        section.expect("global_tokens", None, 0)
         sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
         section.require("att_context_size", len(sides) == 2 and sides[0] == sides[1], "two equal whole numbers from 1")
         return (AttentionContext(sides[0], sides[1]),)
@@ -101,6 +101,22 @@ def _convolution_left(section: Section) -> int | None:
     return None if sides[0] == sides[1] else sides[0]
 
 
+def _global_tokens(section: Section) -> int:
+    """Return how many frames attend to all, and all to them; only local attention has any.
+
+    With more than one, NeMo mixes the heads of different frames, which equal results would have to copy.
+    """
+    if section.get("self_attention_model") != "rel_pos_local_attn":
+        section.ignore("global_tokens", "global_attn_separate")
+        return 0
+    section.expect("global_tokens", None, 0, 1)
+    if not section.get("global_tokens"):
+        section.ignore("global_attn_separate")
+        return 0
+    section.expect("global_attn_separate", False)
+    return 1
+
+
 def _check_sizes(section: Section, config: ConformerConfig) -> None:
     fits = config.width % 2 == 0 and config.width % config.heads == 0
     section.require("d_model", fits, f"even multiples of n_heads, {config.heads}")
@@ -121,5 +137,5 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")
     section.ignore("stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer")
     section.ignore("untie_biases", "pos_emb_max_len", "reduction_position", "reduction_factor")
-    section.ignore("global_tokens", "global_tokens_spacing", "global_attn_separate", "subsampling_conv_chunking_factor")
+    section.ignore("global_tokens_spacing", "subsampling_conv_chunking_factor")
     section.ignore("use_pytorch_sdpa", "use_pytorch_sdpa_backends", "sync_max_audio_length")

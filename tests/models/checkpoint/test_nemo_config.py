@@ -118,7 +118,6 @@ HARMLESS = [
     ("preprocessor.use_torchaudio", False),
     ("preprocessor.mag_power", 2),
     ("encoder.att_context_size", None),
-    ("encoder.global_tokens", 1),  # of local attention
     ("encoder.conv_context_size", [4, 4]),
     ("encoder.untie_biases", False),
     ("encoder.dropout_att", 0.0),
@@ -154,11 +153,23 @@ def test_local_attention_needs_a_context_of_two_equal_sides(context):
     assert blamed(parse_nemo_config, document, "encoder.att_context_size", context) == "encoder.att_context_size"
 
 
-def test_local_attention_with_a_global_token_is_refused():
+def local_attention(**changes):
     document = golden_document()
-    document["encoder"] |= {"self_attention_model": "rel_pos_local_attn", "att_context_size": [8, 8]}
+    section = {"self_attention_model": "rel_pos_local_attn", "att_context_size": [8, 8], "global_tokens": 1}
+    document["encoder"] |= section | changes
+    return document
 
-    assert blamed(parse_nemo_config, document, "encoder.global_tokens", 1) == "encoder.global_tokens"
+
+def test_a_global_token_exists_in_local_attention_only():
+    assert parse_nemo_config(local_attention()).config.encoder.global_tokens == 1
+    everywhere = local_attention(self_attention_model="rel_pos", att_context_size=[-1, -1])
+    assert parse_nemo_config(everywhere).config == parse_nemo_config(golden_document()).config
+
+
+@pytest.mark.parametrize(("key", "value"), [("global_tokens", 2), ("global_attn_separate", True)])
+def test_more_of_them_or_with_weights_of_their_own_are_refused(key, value):
+    key = f"encoder.{key}"
+    assert blamed(parse_nemo_config, local_attention(), key, value) == key
 
 
 def stateless(**changes):

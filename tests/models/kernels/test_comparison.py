@@ -131,10 +131,11 @@ def test_what_agreed_in_one_dtype_is_not_used_in_another(encoder):
 
 @pytest.mark.usefixtures("encoder")
 def test_a_kernel_that_would_not_be_used_is_not_said_to_be():
-    compare_kernels(folded(SHAPE), None, CPU, torch.float32)
+    local = replace(SHAPE, attention_context=AttentionContext(2, 2), global_tokens=1)
+    compare_kernels(folded(local), None, CPU, torch.float32)
 
-    # In float32 the expansion has no kernel, and a CPU's subsampling computes clip by clip.
-    assert set(FAST_PATHS.states()) == {FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS}
+    # A global token has no kernel, float32 none for the expansion, and a CPU's subsampling computes clip by clip.
+    assert set(FAST_PATHS.states()) == {FastPath.CONVOLUTION, FastPath.SUMS}
 
 
 @pytest.mark.usefixtures("encoder")
