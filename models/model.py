@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.checkpoint import Checkpoint
 from models.comparison import compare_kernels
-from models.config import ConformerConfig, Decoder, EncoderConfig
+from models.config import ConformerConfig, Decoder
 from models.device.memory import weight_bytes
 from models.device.precision import (
     DTYPES,
@@ -251,6 +251,8 @@ class Model(DeviceModel):
     def info(self) -> dict[str, Any]:
         """Describe the model, for JSON; unknown values are None."""
         config, transducer, prompts = self._config, self._config.transducer, self._config.prompts
+        conformer = config.encoder if isinstance(config.encoder, ConformerConfig) else None
+        context = conformer and conformer.attention_context
         return {
             "family": config.encoder.family,
             "class": config.name,
@@ -272,8 +274,9 @@ class Model(DeviceModel):
             "beam": config.attention.beam if config.attention else None,
             "language_model": self._language_model.ngrams if self._language_model else None,
             "languages": None if self.languages is None else list(self.languages),
-            "attention_context": _shown_context(config.encoder),
-            "attention_contexts": _shown_contexts(config.encoder),
+            # The frames before and after it that a frame attends to, None for all; and those that one may choose from.
+            "attention_context": str(context) if context else None,
+            "attention_contexts": [str(one) for one in conformer.attention_contexts] if conformer else [],
             "scripts": sorted(self._masks.scripts) if self._masks else [],
             "default_language": None if prompts is None else prompts.default_language,
             "capabilities": {
@@ -388,14 +391,3 @@ class Model(DeviceModel):
     @property
     def _punctuates(self) -> bool:
         return not self.vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
-
-
-def _shown_context(encoder: EncoderConfig) -> str | None:
-    """Return how many frames before and after it a frame attends to; None for all."""
-    limits = encoder.attention_context if isinstance(encoder, ConformerConfig) else None
-    return str(limits) if limits else None
-
-
-def _shown_contexts(encoder: EncoderConfig) -> list[str]:
-    """Return the contexts that a user may choose from; empty if the model was trained with one."""
-    return [str(one) for one in encoder.attention_contexts] if isinstance(encoder, ConformerConfig) else []

@@ -12,7 +12,6 @@ steps through frames of its own.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -118,7 +117,12 @@ class CtcBeam:
         count = min(CANDIDATES, width - 1)
         self._labels = self.lengths.new_full((batch, self._frames, count + 1), blank)
         self._best = self.log_probabilities.new_zeros(self._labels.shape)
-        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
+        # Of each text: log probability of the paths that end with a blank, of those that end with the last token, and
+        # the sum of language model and bonus.
+        self._scores = self._best.new_zeros(3, batch, beam)
+        # Context of the language model; last token, or the blank before the first; a digest of the text; a digest of
+        # the text without its last token; and state of the phrases.
+        self._state = self.lengths.new_zeros(5, batch, beam)
         self._phrases: BatchPhrases | None = None
         self._places = torch.arange(beam, device=largest.device)
 
@@ -137,7 +141,7 @@ class CtcBeam:
         self.steps[:rows] = self._plan(log_probabilities, lengths)
         self._next.zero_()
         # At first, a row has the empty text only. The other places have digests that no text has.
-        scores, state = self._texts.scores, self._texts.state
+        scores, state = self._scores, self._state
         scores.fill_(-torch.inf)
         scores[0].masked_fill_(self._places == 0, 0)
         scores[2].zero_()
@@ -174,25 +178,83 @@ class CtcBeam:
         """Advance all texts by a step."""
         at = self._next.clamp(max=self._frames - 1)
         frame = self._frame.index_select(1, at)[..., None].expand(-1, -1, self.log_probabilities.size(2))
-        step = _Step(
+        scores, state, links = self._advanced(
             self.log_probabilities.gather(1, frame).squeeze(1),
             self._labels.index_select(1, at).squeeze(1),
             self._best.index_select(1, at).squeeze(1),
             self._follows_blank.index_select(1, at),
         )
-        texts, links = _advanced(self._texts, step, self._model, self._phrases)
         inside = (self._next < self.steps)[:, None]
-        torch.where(inside, texts.scores, self._texts.scores, out=self._texts.scores)
-        torch.where(inside, texts.state, self._texts.state, out=self._texts.state)
+        torch.where(inside, scores, self._scores, out=self._scores)
+        torch.where(inside, state, self._state, out=self._state)
         # What is written beyond a row's end is not read.
         self._links.index_copy_(0, self._next.clamp(max=self._frames), links[None])
         self._next += 1
 
+    def _advanced(
+        self, log_probabilities: Tensor, candidates: Tensor, best: Tensor, follows_blank: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores and state of the best texts after a step, and their links, [2, batch, beam].
+
+        A text is extended by each label or, with the blank, stays as it is: [batch, beam, candidates + 1]. Links are
+        the index of a text's parent, and the token that the step added to it, or the blank.
+
+        Args:
+            log_probabilities: of the step's frame, [batch, labels + 1].
+            candidates: the best labels and, last, the blank, [batch, candidates + 1].
+            best: their log probabilities.
+            follows_blank: whether frames without a step are just before it, bool [batch, 1].
+        """
+        model, phrases = self._model, self._phrases
+        (blanked, spoken, extra), (context, last, digest, shorter, begun) = self._scores, self._state
+        total = torch.logaddexp(blanked, spoken)
+        # A frame without a step ends the token before it.
+        blanked = torch.where(follows_blank, total, blanked)
+        spoken = spoken.masked_fill(follows_blank, -torch.inf)
+
+        labels = candidates[:, None]
+        differs = labels != last[..., None]
+        # A label repeats itself as a new token only after a blank.
+        ways = torch.where(differs, total[..., None], blanked[..., None]) + best[:, None]
+        score, after = model.score(context[..., None], labels[..., :-1])
+
+        scores = ways.new_full((3, *ways.shape), -torch.inf)
+        scores[0, ..., -1] = ways[..., -1]
+        scores[1, ..., :-1] = ways[..., :-1]
+        begins = begun[..., None].expand_as(after)
+        if phrases is not None:
+            gain, begins = phrases.score(begins, labels[..., :-1])
+            # The best labels come first, and the blank last.
+            is_blank = best[:, None, :1] <= best[:, None, -1:]
+            scores[1, ..., :-1] += PHRASE_SCALE * torch.where(is_blank, gain.clamp(max=0), gain)
+        bonus = model.bonus * model.has_text[labels[..., :-1]]
+        torch.add(extra[..., None] + bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
+        scores[2, ..., -1] = extra
+        # Where an extended text is in the beam already, its paths are added to those of the text that is there.
+        extended = scores[1].flatten(1)
+        there = _extensions_there(digest, shorter, differs)
+        more = extended.gather(1, there)
+        extended.scatter_(1, there, -torch.inf)
+        # The empty text has no path that ends with a token: -inf, whatever the probability of the blank in its place.
+        torch.logaddexp(spoken + log_probabilities.gather(1, last), more, out=scores[1, ..., -1])
+
+        chosen = _rank(scores).flatten(1).topk(total.size(1), dim=1).indices
+        width = labels.size(2)
+        parent, column = chosen // width, chosen % width
+        token = candidates.gather(1, column)
+        kept = self._state.gather(2, parent.expand(5, -1, -1))
+        after = pad(after, (0, 1)).flatten(1).gather(1, chosen)
+        begun = pad(begins, (0, 1)).flatten(1).gather(1, chosen)
+        grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2], begun])
+        state = torch.where(column == width - 1, kept, grown)
+        scores = scores.flatten(2).gather(2, chosen.expand(3, -1, -1))
+        return scores, state, torch.stack([parent, token])
+
     def found(self) -> tuple[Tensor, Tensor]:
         """Return the tokens of the likeliest texts, [batch, frames], and their counts."""
-        ended = self._texts.rank + self._model.weight * self._model.score_end(self._texts.state[0])
+        ended = _rank(self._scores) + self._model.weight * self._model.score_end(self._state[0])
         if self._phrases is not None:
-            ended += PHRASE_SCALE * self._phrases.score_end(self._texts.state[4])
+            ended += PHRASE_SCALE * self._phrases.score_end(self._state[4])
         best = ended.argmax(dim=1, keepdim=True)
         # Beyond a row's end are links of other texts.
         inside = (torch.arange(self._frames, device=best.device)[:, None] < self.steps)[:, :, None]
@@ -201,92 +263,9 @@ class CtcBeam:
         return _traced(best, parents, tokens, self._blank)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What a step is given.
-
-    Attributes:
-        log_probabilities: of its frame, [batch, labels + 1].
-        labels: the best labels and, last, the blank, [batch, candidates + 1].
-        best: their log probabilities.
-        follows_blank: whether frames without a step are just before it, bool [batch, 1].
-    """
-
-    log_probabilities: Tensor
-    labels: Tensor
-    best: Tensor
-    follows_blank: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """The texts so far.
-
-    Attributes:
-        scores: [3, batch, beam], float32: log probability of the paths that end with a blank, of those that end with
-            the last token, and the sum of language model and bonus.
-        state: [5, batch, beam], int64: context of the language model; last token, or the blank before the first; a
-            digest of the text; a digest of the text without its last token; and state of the phrases.
-    """
-
-    scores: Tensor
-    state: Tensor
-
-    @property
-    def rank(self) -> Tensor:
-        """The scores that texts are compared by."""
-        return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
-
-
-def _advanced(texts: _Texts, step: _Step, model: LanguageModel, phrases: BatchPhrases | None) -> tuple[_Texts, Tensor]:
-    """Return the best texts after a step, and their links, [2, batch, beam].
-
-    A text is extended by each label or, with the blank, stays as it is: [batch, beam, candidates + 1]. Links are the
-    index of a text's parent, and the token that the step added to it, or the blank.
-    """
-    (blanked, spoken, extra), (context, last, digest, shorter, begun) = texts.scores, texts.state
-    total = torch.logaddexp(blanked, spoken)
-    # A frame without a step ends the token before it.
-    blanked = torch.where(step.follows_blank, total, blanked)
-    spoken = spoken.masked_fill(step.follows_blank, -torch.inf)
-
-    labels = step.labels[:, None]
-    differs = labels != last[..., None]
-    # A label repeats itself as a new token only after a blank.
-    ways = torch.where(differs, total[..., None], blanked[..., None]) + step.best[:, None]
-    score, after = model.score(context[..., None], labels[..., :-1])
-
-    scores = ways.new_full((3, *ways.shape), -torch.inf)
-    scores[0, ..., -1] = ways[..., -1]
-    scores[1, ..., :-1] = ways[..., :-1]
-    begins = begun[..., None].expand_as(after)
-    if phrases is not None:
-        gain, begins = phrases.score(begins, labels[..., :-1])
-        # The best labels come first, and the blank last.
-        is_blank = step.best[:, None, :1] <= step.best[:, None, -1:]
-        scores[1, ..., :-1] += PHRASE_SCALE * torch.where(is_blank, gain.clamp(max=0), gain)
-    bonus = model.bonus * model.has_text[labels[..., :-1]]
-    torch.add(extra[..., None] + bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
-    scores[2, ..., -1] = extra
-    # Where an extended text is in the beam already, its paths are added to those of the text that is there.
-    extended = scores[1].flatten(1)
-    there = _extensions_there(digest, shorter, differs)
-    more = extended.gather(1, there)
-    extended.scatter_(1, there, -torch.inf)
-    # The empty text has no path that ends with a token: -inf, whatever the probability of the blank in its place.
-    torch.logaddexp(spoken + step.log_probabilities.gather(1, last), more, out=scores[1, ..., -1])
-
-    rank = (torch.logaddexp(scores[0], scores[1]) + scores[2]).flatten(1)
-    chosen = rank.topk(total.size(1), dim=1).indices
-    width = labels.size(2)
-    parent, column = chosen // width, chosen % width
-    token = step.labels.gather(1, column)
-    kept = texts.state.gather(2, parent.expand(5, -1, -1))
-    after = pad(after, (0, 1)).flatten(1).gather(1, chosen)
-    begun = pad(begins, (0, 1)).flatten(1).gather(1, chosen)
-    grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2], begun])
-    state = torch.where(column == width - 1, kept, grown)
-    return _Texts(scores.flatten(2).gather(2, chosen.expand(3, -1, -1)), state), torch.stack([parent, token])
+def _rank(scores: Tensor) -> Tensor:
+    """Return what texts are compared by, of their scores [3, ...]."""
+    return torch.logaddexp(scores[0], scores[1]) + scores[2]
 
 
 def _extensions_there(digest: Tensor, shorter: Tensor, differs: Tensor) -> Tensor:

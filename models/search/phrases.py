@@ -11,7 +11,7 @@ middle of a phrase then pushed out all others, and ended there: to go on would h
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, pairwise
 
 import numpy as np
@@ -54,14 +54,7 @@ class Tree:
 
     def to(self, device: torch.device) -> "Tree":
         """Return a copy on a device."""
-        return Tree(
-            self.keys.to(device),
-            self.gains.to(device),
-            self.targets.to(device),
-            self.owed.to(device),
-            self.root_gains.to(device),
-            self.root_targets.to(device),
-        )
+        return Tree(*(getattr(self, one.name).to(device) for one in fields(self)))
 
 
 def grow_tree(phrases: Mapping[tuple[int, ...], float], ends_word: Sequence[bool]) -> Tree:

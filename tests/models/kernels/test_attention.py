@@ -1,6 +1,5 @@
 """The kernel of attention by content and distance gives what the operations give."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,6 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.config import AttentionContext
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
@@ -134,23 +131,6 @@ def test_however_it_is_launched_it_gives_the_same(device):
 
     for other in found[1:]:
         torch.testing.assert_close(found[0], other)
-
-
-def test_rows_of_all_lengths_share_one_compilation(monkeypatch):
-    """What a kernel is compiled for are its constants, and no length is among them."""
-    compiled = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *_, **constants: compiled.append(constants)
-
-    monkeypatch.setattr("models.kernels.attention._attend", Kernel())
-    for context in (None, AttentionContext(64, 64)):
-        for time in (1, 125, 1000):
-            starts = torch.tensor([0, time])
-            table, bias = torch.zeros(2, 2 * time - 1, 16), torch.zeros(2, 16)
-            relative_attention(torch.zeros(1, time, 96), table, bias, bias, starts, starts[1:], time, context)
-        assert compiled[-3:] == [compiled[-1]] * 3
 
 
 def test_no_utterance_attends_to_nothing():

@@ -4,13 +4,11 @@ import os
 
 import pytest
 import torch
-
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from models.config import AttentionContext
 from models.heads.transducer import Joint, Predictor
 from models.kernels import attention, decoder_step, feed_forward, subsampling
 from models.search import fused_joint, fused_predictor
@@ -54,12 +52,13 @@ def test_of_a_feed_forward_expansion(counted):
     assert len(kernel.compiled) == 1
 
 
-def test_of_attention(counted):
+@pytest.mark.parametrize("context", [None, AttentionContext(64, 64)])
+def test_of_attention(counted, context):
     kernel = counted(attention, "_attend")
     for reach in NUMBERS:
         starts, table = torch.tensor([0, reach]), torch.zeros(2, 2 * reach - 1, 16)
         merged, bias = torch.zeros(1, reach, 96), torch.zeros(2, 16)
-        attention.relative_attention(merged, table, bias, bias, starts, starts[1:], reach, None)
+        attention.relative_attention(merged, table, bias, bias, starts, starts[1:], reach, context)
     assert len(kernel.compiled) == 1
 
 

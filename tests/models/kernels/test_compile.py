@@ -11,9 +11,6 @@ import torch
 from models.kernels import products_suit
 from tests.conftest import ROOT
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-
 # Kernels without products of matrices.
 PLAIN = ("_walk", "_attend_from_token", "_convolve", "_add_and_norm", "_halve_features", "_halve_images")
 PLAIN += ("_sum_forwards", "_sum_backwards", "_weigh", "_pull", "_fold")

@@ -1,6 +1,5 @@
 """The kernel of the convolution module gives what the module's operations give."""
 
-import os
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -10,8 +9,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import conv1d, glu, pad, silu
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.conformer import ConvolutionModule
 from models.encoders.padding import Padding
 from models.kernels import convolution

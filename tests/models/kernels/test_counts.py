@@ -6,14 +6,11 @@ import pytest
 import torch
 
 from models.heads.transducer import Joint, Predictor
-from tests.triton_interpreter import counted
-
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.kernels.attention import Launch, relative_attention
 from models.search import fused_joint as joint_kernels
 from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
 from models.search.fused_predictor import PredictorKernels
+from tests.triton_interpreter import counted
 
 pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="a GPU runs kernels uncounted")
 

@@ -1,7 +1,5 @@
 """The kernels of a step of an attention decoder give what the operations give, in eight launches a layer."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
@@ -9,8 +7,6 @@ from hypothesis import strategies as st
 from torch.nn.functional import gelu, layer_norm, linear, relu
 from torch.utils._python_dispatch import TorchDispatchMode
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder
 from models.kernels import decoder_step

@@ -1,6 +1,5 @@
 """The kernel of a feed-forward module's expansion gives what the two operations give."""
 
-import os
 from unittest.mock import patch
 
 import pytest
@@ -9,8 +8,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import linear, silu
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.device.fast_paths import FAST_PATHS, FastPath
 from models.encoders.conformer import FeedForward
 from models.kernels import swish_expansion_on

@@ -1,15 +1,11 @@
 """The kernel of sums and norms gives what the two operations give."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import layer_norm
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.conformer import ConformerLayer
 from models.encoders.padding import Padding
 from models.kernels.residual_norm import residual_norm

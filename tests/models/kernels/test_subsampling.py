@@ -1,6 +1,5 @@
 """The kernels of the subsampling give what its operations give."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,6 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.subsampling import Subsampling
 from models.kernels.subsampling import halved_features, halved_images
 from tests.models.kernels.test_convolution import DEVICES, TOLERANCE

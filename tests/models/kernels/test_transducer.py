@@ -1,7 +1,5 @@
 """The kernels of a look-ahead step give what their plain twins give: on a GPU, and in Triton's interpreter on a CPU."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
@@ -9,21 +7,18 @@ from hypothesis import strategies as st
 
 from models.device.fast_paths import FastPaths
 from models.heads.transducer import Joint, Predictor
+from models.kernels.tiles import Tile, chosen_tile
+from models.search import fused_joint as joint_kernels
+from models.search import fused_predictor as predictor_kernels
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
+from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
+from models.search.fused_look_ahead import FusedLookAhead
+from models.search.fused_predictor import UNITS_OF_FEW, UNITS_OF_MANY, PredictorKernels
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_masks import LabelMasks
 from models.search.look_ahead import look_ahead
 from models.search.state import TransducerState
-
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.kernels.tiles import Tile, chosen_tile
-from models.search import fused_joint as joint_kernels
-from models.search import fused_predictor as predictor_kernels
-from models.search.fused_joint import SCORES_OF_FEW, SCORES_OF_MANY, JointKernel
-from models.search.fused_look_ahead import FusedLookAhead
-from models.search.fused_predictor import UNITS_OF_FEW, UNITS_OF_MANY, PredictorKernels
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}

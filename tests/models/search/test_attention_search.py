@@ -126,19 +126,6 @@ def test_a_batch_without_rows_or_without_room_is_empty(beam):
     assert len(driver.sizes) == 0
 
 
-def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
-    def refuse(*_, **__):
-        raise RuntimeError("CUDA error: operation not supported")
-
-    monkeypatch.setattr("models.search.attention_search.GraphDriver", refuse)
-    model, inputs = decoder(beam=1), batch(3, 20, "cpu", seed=0)
-    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
-
-    for _ in range(2):
-        assert search(graphed, *inputs) == search(eager, *inputs)
-    assert len(caplog.records) == 1
-
-
 def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host(caplog):
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64

@@ -150,17 +150,6 @@ def test_tokens_are_aligned_with_their_likeliest_path(seed, frames):
         )
 
 
-def test_a_language_model_of_weight_0_does_not_change_clear_speech():
-    logits = 20 * torch.eye(BLANK + 1)[torch.tensor([[0, 0, BLANK, 0, 1, BLANK, 2, 2, BLANK], [BLANK] * 9])]
-    lengths = torch.tensor([9, 9])
-
-    found = ctc_beam(logits, lengths, BLANK, language_model(0.0, 0.0)).rows()
-
-    assert [row.tokens for row in found] == [[0, 0, 1, 2], []]
-    for row, greedy in zip(found, ctc_greedy(logits, lengths, BLANK).rows(), strict=True):
-        assert (row.tokens, row.frames, row.ends) == (greedy.tokens, greedy.frames, greedy.ends)
-
-
 def test_a_language_model_decides_unclear_speech():
     """After c and a, SENTENCES have b; the sound is of c a little more."""
     logits = torch.log(torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.45, 0.55, 0.0]]) + 1e-4)[None]

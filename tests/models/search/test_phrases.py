@@ -86,15 +86,3 @@ def test_greedy_search_prefers_what_a_plain_loop_prefers_in_any_company(twins, l
         )
         if not twin.phrases:
             assert row == plain
-
-
-@settings(max_examples=50, deadline=None)
-@given(phrase_rows(1), SEEDS)
-def test_blanks_stay_where_they_are(twins, seed):
-    logits = 2 * torch.randn(1, 30, BLANK + 1, generator=torch.Generator().manual_seed(seed))
-    logits[:, 10:20, BLANK] = 20
-
-    (row,) = ctc_greedy(logits, torch.tensor([30]), BLANK, in_tensors(twins)).rows()
-
-    spoken = {frame for begin, end in zip(row.frames, row.ends, strict=True) for frame in range(begin, end)}
-    assert spoken == set((logits[0].argmax(-1) != BLANK).nonzero().flatten().tolist())

@@ -1,18 +1,13 @@
 """The kernels that sum over alignments give what the plain function gives: on a GPU, and in Triton's interpreter."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from training.losses import lattice
-from training.losses.lattice import arcs_of, diagonals_of
-
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from training.losses.kernels.lattice import align
+from training.losses.lattice import arcs_of, diagonals_of
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 pytestmark = pytest.mark.parametrize("device", DEVICES)

@@ -1,19 +1,14 @@
 """The kernels of scores give what the plain functions give: on a GPU, and in Triton's interpreter on a CPU."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from training.losses import scores
+from training.losses.kernels.scores import pull, weigh
 from training.losses.lattice import arcs_of
 from training.losses.scores import Outputs
-
-if os.environ.get("CI") != "true":
-    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from training.losses.kernels.scores import pull, weigh
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
