@@ -49,7 +49,7 @@ class Recording:
         return self._length / self.rate
 
     def append(self, samples: bytes | memoryview) -> None:
-        """Add the bytes of float32 samples at the end; those in the file may be read meanwhile, those in memory not.
+        """Add the bytes of float32 samples at the end; not while it is read.
 
         They are not copied if they are the first, so they must not change.
 

@@ -297,6 +297,7 @@ def test_overwritten_bytes_give_audio_or_a_typed_error(form, data):
 BEGINNINGS = [
     *(b"", b"RIFF\xff\xff\xff\xffWAVEfmt ", b"fLaC", b"ID3\x04\0\0\0\0\0\0", b"\xff\xfb\x90\x64", b"OggS"),
     *(b"\x1a\x45\xdf\xa3", b"\0\0\0\x20ftypM4A ", b"\xff\xf1\x50\x80\x2e\x7f", b"#!AMR\n"),
+    *(b"RIFX\0\0\0\0WAVEfmt ", b"ID3\x04\0\x10", b"OggS" + bytes(24) + b"\x01vorbis"),
 ]
 
 

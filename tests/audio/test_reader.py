@@ -4,15 +4,11 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.mpeg import gives_its_length
-from audio.ogg import is_joined
 from audio.reader import suits_libsndfile
-from audio.riff import read_header
 from audio.sniff import container_of
 from tests.audio.media_files import MEDIA, NO_XING, media, sample_of
 from tests.audio.sound_files import LOSSLESS, encoded, tone
@@ -80,15 +76,3 @@ def test_joined_vorbis_is_for_ffmpeg_which_reads_all_of_it():
 
     assert not is_for_libsndfile(data)
     assert audio.seconds == pytest.approx(2, abs=0.02)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.sampled_from([b"", b"RIFF\0\0\0\0WAVE", b"RIFX\0\0\0\0WAVEfmt ", b"ID3", b"ID3\x04\0\x10", b"OggS"]), st.binary()
-)
-def test_headers_of_any_bytes_are_read_without_an_error(beginning, rest):
-    file = io.BytesIO(beginning + rest)
-
-    read_header(file)
-    gives_its_length(file)
-    is_joined(file)

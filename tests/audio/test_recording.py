@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -55,16 +54,3 @@ def test_what_is_read_from_memory_is_not_copied_and_outlasts_the_recording():
         assert not first.flags.writeable
 
     assert list(second) == list(range(25, 100))
-
-
-def test_threads_that_read_a_file_while_it_grows_get_what_each_asked_for():
-    with Recording(rate=16_000, seconds_in_memory=0) as recording, ThreadPoolExecutor(4) as threads:
-        recording.append(np.arange(100_000, dtype=np.float32).tobytes())
-        starts = range(0, 90_000, 100)
-
-        read = threads.map(lambda start: recording.read(start, start + 10)[0], starts)
-        for value in range(100_000, 110_000, 100):
-            recording.append(np.arange(value, value + 100, dtype=np.float32).tobytes())
-
-        assert list(read) == list(starts)
-        assert list(recording.read(99_990, 120_000)) == list(range(99_990, 110_000))

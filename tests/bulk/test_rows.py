@@ -41,18 +41,11 @@ def test_json_lines_come_back_as_they_were(outcomes, detail):
 def test_details_add_to_each_other():
     heard = Transcript("x", [7], [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))], [1])
 
-    text, words = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
+    text, words = (rows_of([Transcribed(2.0, heard, Spoken("de", 0.75))], detail)[0] for detail in DETAILS)
 
-    assert text == {"audio": "0.wav", "duration": 2.0, "text": "x"} | dict.fromkeys(
-        ("error", "language", "language_probability")
-    )
+    language = {"language": "de", "language_probability": 0.75}
+    assert text == {"audio": "0.wav", "duration": 2.0, "text": "x", "error": None} | language
     assert words == text | {"words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5}]}
-
-
-def test_an_identified_language_is_in_the_row():
-    (row,) = rows_of([Transcribed(2.0, Transcript("x", [], [], []), Spoken("de", 0.75))], "text")
-
-    assert (row["language"], row["language_probability"]) == ("de", 0.75)
 
 
 def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():

@@ -1,7 +1,6 @@
 """Speech is distinguished from silence and noise, in blocks of any size."""
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -91,15 +90,6 @@ def test_a_tone_is_in_the_band_of_its_frequency_and_a_louder_one_has_more_energy
     assert bands.shape == (2, 20)
     assert bands.argmax(axis=1).tolist() == [6, 6]
     assert bands[0, 6] - bands[1, 6] == pytest.approx(np.log(100), abs=0.01)
-
-
-def test_pytorch_is_not_loaded_to_find_speech():
-    program = (
-        "import json, sys, audio.segment.cuts as cuts; cuts.SpeechDetector(); print(json.dumps(list(sys.modules)))"
-    )
-    loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
-
-    assert "torch" not in loaded
 
 
 def test_the_detector_sends_no_telemetry_and_leaves_no_file(tmp_path):
