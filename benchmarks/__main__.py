@@ -8,7 +8,9 @@ import sys
 import benchmarks
 from service.engine.environment import ALLOCATOR
 
-NOT_PROGRAMS = ("environment", "idle", "random_model", "rows", "services", "stub_engine", "timing", "__main__")
+NOT_PROGRAMS = (
+    "environment", "idle", "label_looping", "random_model", "rows", "services", "stub_engine", "timing", "__main__"
+)  # fmt: skip
 
 names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in NOT_PROGRAMS)
 os.environ.update(ALLOCATOR | dict(os.environ))  # before torch looks

@@ -1,4 +1,4 @@
-"""Forms of the transducer's search over the same encoded frames: look-ahead, flat, graphs of look-ahead.
+"""Forms of the transducer's search over the same encoded frames: label looping, flat, look-ahead, graphs of look-ahead.
 
 Graphs of a GPU are "replayed" 16 steps at a time, or "looped" 4 steps at a time by the GPU itself, each in plain
 operations and in our kernels ("fused"). On a CPU, "replayed" does the same 16 steps without a graph. The last form is
@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.environment import describe
+from benchmarks.label_looping import label_looping
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
@@ -66,18 +67,18 @@ def main() -> None:
             forms = _forms(network, checkpoint.config.transducer.max_symbols, encoded, frames, args.windows)
             searches = {form: partial(_until_found, search) for form, search in forms.items()}
             times = times_in_turns(searches, args.rounds, warm_ups=1)
-            reference = times["look-ahead"]
+            reference = times["label looping"]
             found = []
             for form, measured in times.items():
                 ratios = [theirs / ours for theirs, ours in zip(reference, measured, strict=True)]
                 row = {"transducer": transducer, "batch": batch, "form": form, "ratio": statistics.median(ratios)}
                 found.append(row | {"seconds": statistics.median(measured)})
             rows.add((transducer, batch), *found)
-    print(f"{'search':>6} {'batch':>6} {'form':24} {'median ms':>10} {'to look-ahead':>14}")
+    print(f"{'search':>6} {'batch':>6} {'form':24} {'median ms':>10} {'to label looping':>17}")
     for row in rows:
         print(
             f"{row['transducer']:>6} {row['batch']:6d} {row['form']:24} {1000 * row['seconds']:10.1f}"
-            f" {row['ratio']:14.2f}"
+            f" {row['ratio']:17.2f}"
         )
     print(rows.line())
 
@@ -89,9 +90,9 @@ def _forms(
     assert network.predictor
     assert network.joint
     network_parts = (network.predictor, network.joint, max_symbols)
+    plain = {"label looping": label_looping, "flat": flat, "look-ahead": look_ahead}
     forms: dict[str, Callable[[], SearchResult | FetchedResult]] = {
-        "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
-        "flat": partial(flat, encoded, frames, *network_parts),
+        form: partial(search, encoded, frames, *network_parts) for form, search in plain.items()
     }
     on_gpu = encoded.is_cuda
     for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:

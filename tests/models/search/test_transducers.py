@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.label_looping import label_looping
 from models.heads.transducer import Joint, Predictor
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
@@ -132,6 +133,19 @@ def test_every_row_equals_the_plain_loop_in_any_company(data, batch, search, wei
         steps = durations if joint.durations else [1] * len(frames)
         assert row.ends == [frame + step for frame, step in zip(frames, steps, strict=True)]
         assert row.confidence == pytest.approx(confidence, abs=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches())
+def test_the_published_label_looping_that_they_are_measured_against_finds_the_same(batch):
+    predictor, joint, encoded, lengths, max_symbols = batch
+
+    found, wanted = (
+        [(row.tokens, row.frames, row.ends) for row in search(encoded, lengths, predictor, joint, max_symbols).rows()]
+        for search in (label_looping, look_ahead)
+    )
+
+    assert found == wanted
 
 
 def test_masks_and_phrases_come_and_go_from_batch_to_batch_in_one_state():
