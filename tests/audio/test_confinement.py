@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audio.child_process import ChildProcess
+from audio.child_process import ChildProcess, Confinement
 from audio.confinement import environment
 from audio.descriptor import unnamed_file
 from audio.limits import AudioLimits
@@ -122,11 +123,15 @@ def test_a_process_that_hides_is_closed_to_others_of_its_user():
     assert run.returncode == 1
 
 
-def test_a_decoder_is_killed_first_and_leads_a_session_of_its_own(children):
+def test_a_decoder_has_limits_is_killed_first_and_leads_a_session_of_its_own(children):
     file = io.BytesIO(encoded(tone(440, 1, 16000), 16000, "FLAC", "PCM_16"))
-    with DecodePool() as pool:
+    with DecodePool(Confinement(memory_bytes=500 << 20, seconds=7)) as pool:
         pool.decode_into(lambda *_: None, file, Wanted(16000))
         (child,) = children()
 
+        assert resource.prlimit(child, resource.RLIMIT_AS)[0] == 500 << 20
+        assert resource.prlimit(child, resource.RLIMIT_CPU) == (24, 24)
+        assert resource.prlimit(child, resource.RLIMIT_FSIZE)[0] == 0
+        assert resource.prlimit(child, resource.RLIMIT_CORE)[0] == 0
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
         assert os.getsid(child) == os.getpgid(child) == child

@@ -6,12 +6,10 @@ import os
 import resource
 import struct
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from audio.child_process import Confinement
 from audio.errors import AudioTooLongError, DecoderCrashedError, InvalidAudioError
 from audio.limits import AudioLimits
 from audio.origin import Wanted
@@ -144,14 +142,3 @@ def test_a_large_tag_takes_no_memory(pool):
         assert decoded(pool, file).seconds == pytest.approx(1, abs=0.1)
 
     assert peak_bytes() <= max(before, 100 * MIB)
-
-
-def test_the_memory_of_all_children_is_that_of_a_few(children):
-    with DecodePool(Confinement(memory_bytes=300 * MIB), most=2) as pool, ThreadPoolExecutor(8) as threads:
-        for one in [threads.submit(decoded, pool, io.BytesIO(mp4_with_times(9_000_000))) for _ in range(16)]:
-            with contextlib.suppress(InvalidAudioError):
-                one.result()
-            assert len(children()) <= 2
-        limits = [resource.prlimit(child, resource.RLIMIT_AS) for child in children()]
-
-    assert set(limits) == {(300 * MIB, 300 * MIB)}

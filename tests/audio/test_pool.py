@@ -3,7 +3,6 @@
 import io
 import math
 import os
-import resource
 import select
 import shutil
 import signal
@@ -238,17 +237,6 @@ def test_a_file_that_takes_too_much_memory_is_refused_and_the_next_one_works():
             decoded_file(pool, file)
 
         assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
-
-
-def test_a_child_is_confined_by_the_system(children):
-    with DecodePool(Confinement(memory_bytes=500 << 20, seconds=7)) as pool:
-        decoded(pool, WEBM)
-        pid = only(children)
-
-        assert resource.prlimit(pid, resource.RLIMIT_AS)[0] == 500 << 20
-        assert resource.prlimit(pid, resource.RLIMIT_CPU) == (24, 24)
-        assert resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == 0
-        assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] == 0
 
 
 def full(*arguments, **options):

@@ -19,14 +19,3 @@ from cli.scoring import Score, Scorer
 )
 def test_substitutions_deletions_and_insertions_count(reference, transcript, errors, words):
     assert Scorer().score(reference, transcript, seconds=1.5) == Score(errors, words, clips=1, seconds=1.5)
-
-
-def test_the_rate_of_a_sum_is_weighted_by_words():
-    total = Score(errors=1, words=2, clips=1, seconds=1) + Score(errors=1, words=8, clips=1, seconds=4)
-
-    assert total == Score(errors=2, words=10, clips=2, seconds=5)
-    assert total.wer == 0.2
-
-
-def test_without_words_there_is_no_rate():
-    assert Score(errors=3).wer is None
