@@ -13,7 +13,6 @@ from models import load_model
 from tests.conftest import ROOT
 from tests.models.checkpoint.hub_stand_in import NAME
 from tests.training.small_run import TEXTS, manifest, recipe_file
-from training.errors import ManifestError
 from training.lock import locked
 
 
@@ -79,13 +78,6 @@ def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     assert out[5].split() == ["seconds", "labels", "clips", "batch"]
     assert sum(int(row.split()[2]) for row in out[6:]) == 4
     assert sorted(recipe.iterdir()) == before
-
-
-def test_a_check_and_a_probe_exclude_each_other(recipe, capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["train", "run", str(recipe / "recipe.yaml"), "--check", "--probe"])
-
-    assert "not allowed with argument --check" in capsys.readouterr().err
 
 
 def test_a_finished_run_is_made_longer(recipe, capsys):
@@ -244,19 +236,6 @@ def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(r
     assert sum(step.get("skipped", 0) for step in steps) >= 3
 
 
-def test_a_disk_that_is_gone_ends_a_run(recipe, capsys, monkeypatch):
-    recipe_file(recipe, steps=100)
-    monkeypatch.setattr("training.decoded.Take.samples", lambda take, rate: _gone(take))
-
-    assert run(recipe) == 2
-
-    assert "no clip of 10 batches can be used; the last: " in capsys.readouterr().err
-
-
-def _gone(take):
-    raise ManifestError(f"{take.clip.audio}: Input/output error")
-
-
 @pytest.mark.parametrize("room", [0, 3000])
 def test_a_full_disk_is_one_line_and_the_run_goes_on_with_room(recipe, capsys, room):
     recipe_file(recipe, steps=12, save_every=3)
@@ -274,18 +253,6 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_with_room(recipe, capsys, r
     assert run(recipe, "--resume") == 0
     steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert steps == list(range(1, 13))
-
-
-def test_a_state_that_is_damaged_is_one_line(recipe, capsys):
-    run(recipe)
-    (recipe / "out" / "state.pt").write_bytes(b"PK nonsense")
-    capsys.readouterr()
-
-    assert run(recipe, "--resume") == 2
-
-    err = capsys.readouterr().err
-    assert err.endswith("out/state.pt is damaged; move it away to begin anew\n")
-    assert err.count("\n") == 1
 
 
 def test_a_run_that_ends_because_its_wer_does_not_fall_was_not_stopped(recipe, capsys):

@@ -10,8 +10,6 @@ from tests.training.small_run import CHECKPOINT, assert_resumes
 from tests.training.test_attention_objective import first_batch, new_run
 from training.errors import RecipeError
 from training.objective import label_counts
-from training.recipe_file import read_recipe
-from training.run import Run
 from training.step import batch_losses, take_step
 
 CPU = torch.device("cpu")
@@ -89,12 +87,3 @@ def test_where_it_would_teach_nothing_it_is_refused(tmp_path, changes, message):
         new_run(tmp_path, objective=AUXILIARY, **changes)
 
     assert raised.value.key == "objective.auxiliary_ctc"
-
-
-def test_its_weight_has_bounds(tmp_path):
-    new_run(tmp_path)
-    path = tmp_path / "recipe.yaml"
-    path.write_text(path.read_text() + "objective: {auxiliary_ctc: -1}\n")
-
-    with pytest.raises(RecipeError, match=r"objective.auxiliary_ctc is -1.0; it must be within 0 and 100"):
-        Run(read_recipe(path), tmp_path, CPU)

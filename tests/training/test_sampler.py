@@ -123,21 +123,6 @@ def test_ranks_share_an_epoch_step_by_step_in_one_bucket(clips, ranks, own, seed
     assert draws == Counter(range(len(clips)))
 
 
-@given(SECONDS, st.integers(0, 12), st.sampled_from([(1, 4), (4, 1), (2, 4), (4, 2)]))
-@settings(max_examples=40, deadline=None)
-def test_a_run_goes_on_with_another_number_of_ranks_in_the_same_steps(seconds, done, ranks):
-    before, after = ranks
-    whole = sampler(seconds, parts=4)
-    steps = [step for epoch in range(done + 2) for step in whole.epoch(epoch)]
-    start = steps[done][0].position
-
-    own = [Ranks(rank, after).share(4) for rank in range(after)]
-    taken = [sampler(seconds, parts=4).batches(start, share) for share in own]
-
-    assert [next(mine) for mine in taken for _ in range(4 // after)] == list(steps[done])
-    assert before != after
-
-
 def test_parts_that_ranks_cannot_share_are_refused():
     with pytest.raises(RecipeError, match=r"batches\.parts is 3; it must be a multiple of the 2 processes"):
         Ranks(0, 2).share(3)

@@ -148,6 +148,20 @@ def test_a_manifest_without_any_length_says_so(tmp_path):
         index_of(tmp_path)
 
 
+def test_clips_with_too_many_labels_in_a_second_are_left_out_and_counted(tmp_path):
+    manifest(tmp_path)
+    every = index_of(tmp_path)
+
+    takes = index_of(tmp_path, data={"manifests": ["manifest.jsonl"], "max_labels_per_second": 2.0})
+
+    kept = every.labels <= 2 * every.seconds
+    assert takes.seconds.tolist() == every.seconds[kept].tolist()
+    assert 0 < len(takes) < len(every)
+    dense = len(every) - len(takes)
+    assert takes.survey[1].startswith(f"left out: {dense} take{'s' * (dense > 1)} (")
+    assert "with over 2 labels a second, such as " in takes.survey[1]
+
+
 def test_takes_that_are_skipped_are_not_counted_as_trained_on(tmp_path):
     path = manifest(tmp_path, texts={"espeak-2s": "the water was", "slt-1s": "and then " * 40})
     path.write_text(path.read_text() + json.dumps({"audio": "gone.wav", "duration": 1, "text": "a"}) + "\n")
