@@ -9,8 +9,11 @@ import yaml
 
 from tests.conftest import GOLDEN
 from training.loop import train
+from training.recipe_file import read_recipe
+from training.run import Run
 from training.step import batch_losses
 
+CPU = torch.device("cpu")
 CHECKPOINT = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
 # Clips with speech, and their transcripts.
 TEXTS = {
@@ -53,10 +56,37 @@ def document(folder, **changes):
     return recipe | changes
 
 
+def new_run(folder, out="out", **changes):
+    """A run in ``folder / out``, of golden clips if there is no other manifest."""
+    if not (folder / "manifest.jsonl").exists():
+        manifest(folder)
+    (folder / out).mkdir(exist_ok=True)
+    return Run(read_recipe(recipe_file(folder, **changes)), folder / out, CPU)
+
+
+def first_batch(run):
+    batches = run.batches()
+    batch = next(batches)
+    batches.close()
+    return batch
+
+
+def finish(run, **options):
+    """Train without measuring word errors; returns the lines that were reported."""
+    lines = []
+    train(run, **{"word_errors": None, "report": lines.append} | options)
+    return lines
+
+
+def log(folder):
+    """The lines of the log of the run in a folder."""
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
 def losses_of(run, last):
     """Train up to a step; returns the losses in the log."""
-    train(run, word_errors=None, report=lambda _: None, stops=lambda: run.step >= last)
-    return [json.loads(line)["loss"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
+    finish(run, stops=lambda: run.step >= last)
+    return [line["loss"] for line in log(run.folder)]
 
 
 def assert_resumes(new_run, steps=6):

@@ -13,21 +13,26 @@ from models.checkpoint import read_checkpoint
 from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder
 from tests.conftest import GOLDEN
-from tests.training.small_run import TEXTS, assert_padding_is_free, manifest, recipe_file
+from tests.training.small_run import (
+    CPU,
+    TEXTS,
+    assert_padding_is_free,
+    finish,
+    first_batch,
+    log,
+    manifest,
+    new_run,
+)
 from training.errors import ManifestError, RecipeError
-from training.loader import load
-from training.loop import train
 from training.objective import attention_objective, label_counts
 from training.recipe import Objective
 from training.recipe_file import read_recipe
 from training.run import Run
-from training.sampler import Position
 from training.step import take_step
 from training.transcripts import sequence_of, tokens_of
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_vocabulary
 
-CPU = torch.device("cpu")
 CANARY = GOLDEN / "canary-small" / "model.nemo"
 ATTENTION = {"width": 16, "layers": 2, "heads": 2, "positions": 64}
 CONFIG = AttentionDecoderConfig(
@@ -56,26 +61,19 @@ def test_whole_sequences_are_read_as_token_by_token(rows, tokens, frames, data):
     torch.testing.assert_close(whole, torch.cat(steps, dim=1), atol=1e-5, rtol=1e-5)
 
 
-def new_run(folder, **changes):
+def new_canary(folder, **changes):
     manifest(folder)
     (folder / "en.model").write_bytes(new_vocabulary(list(TEXTS.values()), 24))
     (folder / "de.model").write_bytes(new_vocabulary(["das wasser war", "und dann nicht mehr"], 16))
     languages = [{"code": "en", "vocabulary": "en.model"}, {"code": "de", "vocabulary": "de.model"}]
     student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 8, "attention": ATTENTION}
     options = {"student": student, "vocabulary": None, "languages": languages, "augmentation": {}, "dropout": 0.0}
-    return Run(read_recipe(recipe_file(folder, **options | changes)), folder, CPU)
-
-
-def first_batch(run):
-    batches = load(run.sampler, run.examples, Position())
-    batch = next(batches)
-    batches.close()
-    return batch
+    return new_run(folder, **options | changes)
 
 
 @pytest.mark.parametrize(("smoothing", "prompts"), [(0.0, True), (0.1, True), (0.1, False)])
 def test_the_cost_is_smoothed_cross_entropy_of_the_predicted_labels(tmp_path, smoothing, prompts):
-    run = new_run(tmp_path)
+    run = new_canary(tmp_path)
     batch = first_batch(run)
     objective = Objective(label_smoothing=smoothing, predict_prompts=prompts)
     encoded, lengths = torch.randn(len(batch.lengths), 9, 16), torch.full((len(batch.lengths),), 9)
@@ -96,7 +94,7 @@ def test_the_cost_is_smoothed_cross_entropy_of_the_predicted_labels(tmp_path, sm
 
 
 def test_sequences_are_prompt_transcript_and_end(tmp_path):
-    run = new_run(tmp_path)
+    run = new_canary(tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "manifest.jsonl").read_text().splitlines()]
     rows[0] |= {"text": "das wasser war", "source_lang": "en-US", "target_lang": "de", "pnc": "no"}
     (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -125,7 +123,7 @@ def test_sequences_are_prompt_transcript_and_end(tmp_path):
 
 
 def test_padding_changes_neither_cost_nor_gradient(tmp_path):
-    run = new_run(tmp_path)
+    run = new_canary(tmp_path)
     run.network.train()
     batch = first_batch(run)
 
@@ -141,14 +139,14 @@ def test_padding_changes_neither_cost_nor_gradient(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_loss_of_a_new_canary_falls_and_it_is_exported(tmp_path, precision):
-    run = new_run(tmp_path, steps=40, precision=precision, dev={"manifest": "manifest.jsonl", "every": 40})
+    run = new_canary(tmp_path, steps=40, precision=precision, dev={"manifest": "manifest.jsonl", "every": 40})
 
-    train(run, word_errors=lambda text, _: (1, len(text.split())), report=lambda _: None)
+    finish(run, word_errors=lambda text, _: (1, len(text.split())))
     run.export(tmp_path / "canary.nemo")
 
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in log if "loss" in line]
-    assert losses == [line["attention"] for line in log if "loss" in line]
+    lines = [line for line in log(run.folder) if "loss" in line]
+    losses = [line["loss"] for line in lines]
+    assert losses == [line["attention"] for line in lines]
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
     assert read_checkpoint(tmp_path / "canary.nemo").config == run.config
     model = load_model(tmp_path / "canary.nemo")
@@ -159,7 +157,7 @@ def test_the_loss_of_a_new_canary_falls_and_it_is_exported(tmp_path, precision):
 
 
 def test_a_language_that_the_model_does_not_have_is_refused(tmp_path):
-    new_run(tmp_path)
+    new_canary(tmp_path)
     path = tmp_path / "manifest.jsonl"
     path.write_text(path.read_text().replace('"text"', '"language": "fr", "text"'))
 
@@ -168,13 +166,12 @@ def test_a_language_that_the_model_does_not_have_is_refused(tmp_path):
 
 
 def test_a_transcript_longer_than_the_positions_is_reported_and_skipped(tmp_path):
-    run = new_run(tmp_path)
+    run = new_canary(tmp_path)
     path = tmp_path / "manifest.jsonl"
     path.write_text(path.read_text().replace("and then", "and then " * 40))
     run = Run(run.recipe, tmp_path, CPU)
-    lines = []
 
-    train(run, word_errors=None, report=lines.append)
+    lines = finish(run)
 
     assert any("longer than the decoder's positions" in line for line in run.survey)
     assert len([line for line in lines if line.startswith("skipped: ") and "slt-1s.wav" in line]) == 1
@@ -191,11 +188,11 @@ def test_a_transcript_longer_than_the_positions_is_reported_and_skipped(tmp_path
 )
 def test_vocabularies_and_languages_that_do_not_fit_are_refused(tmp_path, changes, message):
     with pytest.raises(RecipeError, match=message):
-        new_run(tmp_path, **changes)
+        new_canary(tmp_path, **changes)
 
 
 def test_a_canary_gives_its_vocabulary_to_a_new_student(tmp_path):
-    run = new_run(tmp_path, languages=None, vocabulary=str(CANARY))
+    run = new_canary(tmp_path, languages=None, vocabulary=str(CANARY))
 
     result = take_step(run, first_batch(run))
 

@@ -1,13 +1,11 @@
 """A CTC head beside an attention decoder teaches the encoder in training, and is not exported."""
 
-import json
-
 import pytest
 import torch
 
 from models.checkpoint import read_checkpoint
-from tests.training.small_run import CHECKPOINT, assert_resumes
-from tests.training.test_attention_objective import first_batch, new_run
+from tests.training.small_run import CHECKPOINT, assert_resumes, first_batch, log
+from tests.training.test_attention_objective import new_canary
 from training.errors import RecipeError
 from training.objective import label_counts
 from training.step import batch_losses, take_step
@@ -17,7 +15,7 @@ AUXILIARY = {"auxiliary_ctc": 0.3}
 
 
 def test_its_loss_is_added_and_teaches_the_encoder(tmp_path):
-    run = new_run(tmp_path, objective=AUXILIARY)
+    run = new_canary(tmp_path, objective=AUXILIARY)
     batch = first_batch(run)
     run.network.attention_decoder.requires_grad_(requires_grad=False)
 
@@ -29,9 +27,9 @@ def test_its_loss_is_added_and_teaches_the_encoder(tmp_path):
 
 
 def test_the_other_weights_begin_as_without_it(tmp_path):
-    without = new_run(tmp_path).network.state_dict()
+    without = new_canary(tmp_path).network.state_dict()
 
-    found = new_run(tmp_path, objective=AUXILIARY).network.state_dict()
+    found = new_canary(tmp_path, objective=AUXILIARY).network.state_dict()
 
     assert {name.split(".")[0] for name in set(found) - set(without)} == {"auxiliary_ctc"}
     assert all(torch.equal(found[name], value) for name, value in without.items())
@@ -39,7 +37,7 @@ def test_the_other_weights_begin_as_without_it(tmp_path):
 
 def test_the_exported_model_is_a_canary_without_it(tmp_path):
     for name, objective in (("without", {}), ("with", AUXILIARY)):
-        run = new_run(tmp_path, objective=objective)
+        run = new_canary(tmp_path, objective=objective)
         take_step(run, first_batch(run))
         run.export(tmp_path / f"{name}.nemo")
 
@@ -52,17 +50,16 @@ def test_the_exported_model_is_a_canary_without_it(tmp_path):
 def test_a_run_with_it_resumes_as_if_it_had_not_stopped(tmp_path):
     options = {"objective": AUXILIARY, "dropout": 0.1, "save_every": 2}
 
-    assert_resumes(lambda: new_run(tmp_path, steps=6, **options))
+    assert_resumes(lambda: new_canary(tmp_path, steps=6, **options))
 
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert all(line["ctc"] > 0 for line in log)
+    assert all(line["ctc"] > 0 for line in log(tmp_path / "out"))
 
 
 def test_the_encoder_may_come_from_a_model_with_ctc_of_the_same_shape(tmp_path):
     student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 8}
-    new_run(tmp_path, student=student, languages=None, vocabulary="en.model").export(tmp_path / "ctc.nemo")
+    new_canary(tmp_path, student=student, languages=None, vocabulary="en.model").export(tmp_path / "ctc.nemo")
 
-    run = new_run(tmp_path, initial="ctc.nemo", objective=AUXILIARY)
+    run = new_canary(tmp_path, initial="ctc.nemo", objective=AUXILIARY)
 
     assert "weights of ctc.nemo kept: encoder; new: attention_decoder" in run.survey
     ctc = read_checkpoint(tmp_path / "ctc.nemo").state
@@ -81,9 +78,9 @@ def test_the_encoder_may_come_from_a_model_with_ctc_of_the_same_shape(tmp_path):
     ],
 )
 def test_where_it_would_teach_nothing_it_is_refused(tmp_path, changes, message):
-    new_run(tmp_path).export(tmp_path / "canary.nemo")
+    new_canary(tmp_path).export(tmp_path / "canary.nemo")
 
     with pytest.raises(RecipeError, match=message) as raised:
-        new_run(tmp_path, objective=AUXILIARY, **changes)
+        new_canary(tmp_path, objective=AUXILIARY, **changes)
 
     assert raised.value.key == "objective.auxiliary_ctc"

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.small_run import manifest, recipe_file
+from tests.training.small_run import CPU, manifest, new_run
 from tests.training.test_distillation import TEACHER, distilled
 from training.augment import Augmenter
 from training.composition import Composer, at_speed
 from training.recipe_augmentation import Augmentation
-from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
 
@@ -26,7 +25,7 @@ def composer(folder, seed=0, augmentation=None, copies=1, **composition):
     manifest(folder, copies=copies)
     teacher = TEACHER | {"composition": TEACHER["composition"] | composition}
     changes = distilled(seed=seed, teacher=teacher, augmentation=augmentation or {}, batches={"seconds": 12})
-    run = Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
+    run = new_run(folder, **changes)
     return Composer(run.takes, run.recipe, 80, Augmenter(run.recipe.augmentation))
 
 
@@ -77,7 +76,7 @@ def test_a_clip_that_cannot_be_read_is_named_and_another_one_is_taken(tmp_path):
     broken.write_bytes(b"RIFF")
     lines[0]["audio"] = str(broken)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = Run(compose._recipe, tmp_path / "again", torch.device("cpu"))
+    run = Run(compose._recipe, tmp_path / "again", CPU)
 
     batches = [Composer(run.takes, run.recipe, 80, Augmenter(Augmentation())).batch(step, 0) for step in range(6)]
 

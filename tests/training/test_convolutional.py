@@ -1,19 +1,14 @@
 """Jasper, QuartzNet and Citrinet are trained with CTC, by characters or pieces, and come back from their archive."""
 
-import json
-
 import pytest
-import torch
 
 from benchmarks.random_model import published_config
 from models import load_model
 from models.checkpoint import read_checkpoint
 from tests.conftest import ROOT
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, finish, log, manifest, new_run
 from training.errors import RecipeError
-from training.loop import train
 from training.recipe_file import read_recipe
-from training.run import Run
 from training.student import student_config
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz'"
@@ -31,24 +26,22 @@ FAMILIES = {
 }
 
 
-def new_run(folder, blocks, **changes):
-    manifest(folder)
+def convolutional(folder, blocks, **changes):
     labels = {"characters": LETTERS, "vocabulary": None}
     optimizer = {"algorithm": "novograd", "peak": 0.02, "betas": [0.95, 0.5], "warmup": 2}
     options = {"student": None, "convolutional": {"blocks": blocks}, "optimizer": optimizer, "augmentation": {}}
-    recipe = recipe_file(folder, **labels | options | {"dropout": 0.0} | changes)
-    return Run(read_recipe(recipe), folder, torch.device("cpu"))
+    return new_run(folder, **labels | options | {"dropout": 0.0} | changes)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("labels", [{}, {"characters": None, "vocabulary": str(CHECKPOINT)}], ids=["letters", "pieces"])
 def test_the_loss_falls_and_the_archive_is_the_model(tmp_path, family, labels):
-    run = new_run(tmp_path, FAMILIES[family], steps=40, **labels)
+    run = convolutional(tmp_path, FAMILIES[family], steps=40, **labels)
 
-    train(run, word_errors=None, report=lambda _: None)
+    finish(run)
     run.export(tmp_path / "model.nemo")
 
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in log(run.folder)]
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
     assert read_checkpoint(tmp_path / "model.nemo").config == run.config
     model = load_model(tmp_path / "model.nemo")
@@ -57,10 +50,9 @@ def test_the_loss_falls_and_the_archive_is_the_model(tmp_path, family, labels):
 
 
 def test_texts_take_the_case_of_the_labels_and_missing_characters_are_reported(tmp_path):
-    run = new_run(tmp_path, FAMILIES["quartznet"])
-    path = tmp_path / "manifest.jsonl"
+    path = manifest(tmp_path)
     path.write_text(path.read_text().replace("and then", "And, then!"))
-    run = Run(run.recipe, tmp_path, torch.device("cpu"))
+    run = convolutional(tmp_path, FAMILIES["quartznet"])
 
     assert run.vocabulary.tokenizer.join(run.vocabulary.encode("And, then!")) == "and then"
     assert (
@@ -81,7 +73,7 @@ def test_texts_take_the_case_of_the_labels_and_missing_characters_are_reported(t
 )
 def test_what_cannot_be_trained_is_refused_at_once(tmp_path, blocks, changes, message):
     with pytest.raises(RecipeError, match=message):
-        new_run(tmp_path, blocks, **changes)
+        convolutional(tmp_path, blocks, **changes)
 
 
 def test_the_recipe_of_jasper_has_the_published_shape():

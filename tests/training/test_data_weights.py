@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
-from tests.training.small_run import TEXTS, assert_resumes, manifest, recipe_file
+from tests.training.small_run import TEXTS, assert_resumes, manifest, new_run
 from training.errors import RecipeError
-from training.recipe_file import read_recipe
-from training.run import Run
 
 
 def run_of(folder, **data):
@@ -15,7 +12,7 @@ def run_of(folder, **data):
     for number, names in enumerate([["espeak-2s"], ["slt-1s"], ["awb-4s", "rms-6s"]]):
         manifest(folder, {name: TEXTS[name] for name in names}).rename(folder / f"{'aab'[number]}_{number}.jsonl")
     data = {"manifests": ["a_*.jsonl", "b_2.jsonl"]} | data
-    return Run(read_recipe(recipe_file(folder, steps=8, data=data)), folder, torch.device("cpu"))
+    return new_run(folder, steps=8, data=data)
 
 
 def drawn(run, epochs=40):

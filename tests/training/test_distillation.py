@@ -15,18 +15,15 @@ from models.checkpoint import read_checkpoint
 from models.encoders.padding import Padding
 from models.network import Network
 from tests.conftest import GOLDEN
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, CPU, finish, log, manifest, new_run, recipe_file
 from tests.training.test_ranks import steps, together
 from training.distillation import distance, distillation_losses, groups, posterior_loss
 from training.errors import RecipeError, TrainingError
 from training.layer_states import input_frames, layer_states
-from training.loop import train
 from training.recipe_file import read_recipe
-from training.run import Run
 from training.step import rate_of_step
 from training.teacher import TeacherModel, read_teacher
 
-CPU = torch.device("cpu")
 STUDENT = {"layers": 2, "width": 64, "heads": 4, "subsampling_channels": 8}
 COMPOSITION = {"lengths": [2, 3], "speeds": [0.9, 1.1]}
 TEACHER = {
@@ -42,24 +39,16 @@ def distilled(**changes):
     return own | {"steps": 12, "save_every": 4, "report_every": 100} | changes
 
 
-def new_run(folder, out="out", **changes):
-    manifest(folder)
-    (folder / out).mkdir(exist_ok=True)
-    return Run(read_recipe(recipe_file(folder, **distilled(**changes))), folder / out, CPU)
-
-
-def finish(run, **options):
-    train(run, **{"word_errors": None, "report": lambda _: None} | options)
-    lines = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
-    return [(line["step"], line["loss"], line["states"], line["posteriors"]) for line in lines]
+def trained(run, **options):
+    finish(run, **options)
+    return [(line["step"], line["loss"], line["states"], line["posteriors"]) for line in log(run.folder)]
 
 
 @pytest.mark.golden
 def test_transcripts_that_the_vocabulary_cannot_write_do_not_matter_to_a_teacher(tmp_path):
     manifest(tmp_path, {"espeak-2s": "\u043f\u0440\u0438\u0432\u0435\u0442"})
-    recipe = read_recipe(recipe_file(tmp_path, **distilled()))
 
-    run = Run(recipe, tmp_path, CPU)
+    run = new_run(tmp_path, **distilled())
 
     assert not any(line.startswith("transcripts") for line in run.survey)
 
@@ -97,7 +86,7 @@ def test_the_states_lead_to_what_the_encoder_itself_returns(name):
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_teacher_that_is_its_own_student_has_nothing_to_learn(tmp_path, apart):
-    run = new_run(tmp_path)
+    run = new_run(tmp_path, **distilled())
     state = {name: value.float() for name, value in read_checkpoint(CHECKPOINT).state.items()}
     config = read_checkpoint(CHECKPOINT).config
     network = type(run.network)(config, 0.0, config.encoder)
@@ -137,9 +126,9 @@ def test_a_distance_is_a_share_of_the_variance_and_posteriors_weigh_labels_more(
 )
 def test_a_student_of_any_depth_and_width_learns_in_both_stages_and_is_exported_alone(tmp_path, student):
     teacher = TEACHER | {"apart": {"steps": 40, "peak": 0.006}}
-    run = new_run(tmp_path, steps=80, teacher=teacher, student=STUDENT | student, augmentation={})
+    run = new_run(tmp_path, **distilled(steps=80, teacher=teacher, student=STUDENT | student, augmentation={}))
 
-    losses = finish(run)
+    losses = trained(run)
     run.export(tmp_path / "student.nemo")
 
     apart, chained = losses[:40], losses[40:]
@@ -157,16 +146,16 @@ def test_a_student_of_any_depth_and_width_learns_in_both_stages_and_is_exported_
 @pytest.mark.parametrize("changes", [{}, {"precision": "bfloat16", "student": STUDENT | {"width": 32}}])
 def test_a_run_that_stops_in_either_stage_goes_on_as_if_it_had_not(tmp_path, changes, stop):
     changes = changes | {"optimizer": {"peak": 0.002, "warmup": 2, "matrices": "muon"}}
-    whole = new_run(tmp_path, "whole", **changes)
-    losses = finish(whole)
+    whole = new_run(tmp_path, "whole", **distilled(**changes))
+    losses = trained(whole)
 
-    part = new_run(tmp_path, "part", **changes)
+    part = new_run(tmp_path, "part", **distilled(**changes))
     finish(part, stops=lambda: part.step >= stop)
-    resumed = new_run(tmp_path, "part", **changes)
+    resumed = new_run(tmp_path, "part", **distilled(**changes))
     resumed.resume()
     assert resumed.step == stop
 
-    assert finish(resumed) == losses
+    assert trained(resumed) == losses
     assert all(torch.equal(resumed.average.state[name], value) for name, value in whole.average.state.items())
 
 
@@ -174,7 +163,7 @@ def test_a_run_that_stops_in_either_stage_goes_on_as_if_it_had_not(tmp_path, cha
 def test_two_processes_have_the_losses_of_one_with_the_same_parts(tmp_path):
     changes = {"batches": {"seconds": 6, "parts": 2}, "batch_norm": "running", "steps": 8, "augmentation": {}}
     teacher = TEACHER | {"apart": {"steps": 4, "peak": 0.004, "noise": 0.0}, "swap": 0.0}
-    losses = finish(new_run(tmp_path, "one", teacher=teacher, **changes))
+    losses = trained(new_run(tmp_path, "one", **distilled(teacher=teacher, **changes)))
 
     ran = together(tmp_path, "two", 2)
 
@@ -194,7 +183,7 @@ def test_each_stage_has_its_own_rate(tmp_path):
 
 
 def test_moments_of_the_first_stage_are_forgotten_in_the_second(tmp_path):
-    run = new_run(tmp_path)
+    run = new_run(tmp_path, **distilled())
     finish(run, stops=lambda: run.step >= 7)
 
     counted = {int(state["step"]) for part in run.optimizer._parts for state in part.state.values() if "step" in state}
@@ -204,7 +193,7 @@ def test_moments_of_the_first_stage_are_forgotten_in_the_second(tmp_path):
 
 def refused(folder, key, match, **changes):
     with pytest.raises(RecipeError, match=match) as refusal:
-        new_run(folder, **changes)
+        new_run(folder, **distilled(**changes))
     assert refusal.value.key.startswith(key)
 
 
@@ -252,8 +241,7 @@ def test_clips_that_cannot_be_read_are_left_out_and_a_run_without_any_ends(tmp_p
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     (tmp_path / "gone.wav").write_bytes(b"RIFF")
     path.write_text("".join(json.dumps(line | {"audio": "gone.wav"}) + "\n" for line in lines))
-    (tmp_path / "out").mkdir()
-    run = Run(read_recipe(recipe_file(tmp_path, **distilled())), tmp_path / "out", CPU)
+    run = new_run(tmp_path, **distilled())
 
     with pytest.raises(TrainingError, match="no clip of 10 batches can be used"):
         finish(run)
@@ -274,8 +262,7 @@ def test_a_student_of_random_weights_comes_to_its_teachers_tokens(tmp_path):
         "augmentation": {},
         "optimizer": {"peak": 0.005, "warmup": 20, "matrices": "muon", "ema": 0.97, "max_norm": 5},
     }
-    recipe = recipe_file(tmp_path, **distilled(**changes))
-    run = Run(read_recipe(recipe), tmp_path, CPU)
+    run = new_run(tmp_path, **distilled(**changes))
     finish(run)
     run.export(tmp_path / "student.nemo")
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.training.test_loop import finish, log, new_run
+from tests.training.small_run import finish, log, new_run
 from training.errors import TrainingError
 from training.loggers import check_loggers, open_loggers
 from training.recipe import Loggers, Mlflow, Wandb
@@ -88,7 +88,7 @@ def test_all_numbers_arrive_with_their_steps_and_a_resumed_run_goes_on_there(tmp
     assert len(elsewhere.sent) == 2
     for lines in elsewhere.sent.values():
         assert [step for step, _ in lines] == [1, 2, 3, 4]
-        assert [numbers["loss"] for _, numbers in lines] == [line["loss"] for line in log(tmp_path)]
+        assert [numbers["loss"] for _, numbers in lines] == [line["loss"] for line in log(tmp_path / "out")]
         assert all("step" not in numbers and None not in numbers.values() for _, numbers in lines)
 
 

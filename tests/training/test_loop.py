@@ -13,17 +13,26 @@ from torch.nn.functional import pad
 
 from models import load_model
 from tests.conftest import ROOT
-from tests.training.small_run import RNNT, TDT, TEXTS, assert_padding_is_free, manifest, recipe_file
+from tests.training.small_run import (
+    CPU,
+    RNNT,
+    TDT,
+    TEXTS,
+    assert_padding_is_free,
+    finish,
+    first_batch,
+    log,
+    manifest,
+    new_run,
+    recipe_file,
+)
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
-from training.loader import load
-from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
 from training.step import batch_losses, take_step
 from training.vocabulary import new_vocabulary
 
-CPU = torch.device("cpu")
 EIGHT_PARTS = {"seconds": 8, "buckets": 2, "parts": 8}  # more than there are clips
 
 
@@ -31,25 +40,8 @@ def with_transducer(transducer, **changes):
     return {"layers": 2, "width": 16, "heads": 2, "subsampling_channels": 8, "transducer": transducer} | changes
 
 
-def new_run(folder, out="out", **changes):
-    manifest(folder)
-    (folder / out).mkdir(exist_ok=True)
-    return Run(read_recipe(recipe_file(folder, **changes)), folder / out, CPU)
-
-
-def finish(run, **options):
-    """Train without measuring word errors; returns the lines that were reported."""
-    lines = []
-    train(run, **{"word_errors": None, "report": lines.append} | options)
-    return lines
-
-
-def log(folder, out="out"):
-    return [json.loads(line) for line in (folder / out / "log.jsonl").read_text().splitlines()]
-
-
-def losses_of(folder, out="out"):
-    return [(line["step"], line["loss"], line["gradient_norm"]) for line in log(folder, out) if "loss" in line]
+def steps(folder):
+    return [(line["step"], line["loss"], line["gradient_norm"]) for line in log(folder) if "loss" in line]
 
 
 @pytest.mark.slow
@@ -67,14 +59,14 @@ def test_the_loss_falls(tmp_path, changes):
 
     lines = finish(run)
 
-    losses = [loss for _, loss, _ in losses_of(tmp_path)]
+    losses = [loss for _, loss, _ in steps(tmp_path / "out")]
     assert len(losses) == 40
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
     assert len(lines) == 12
     assert lines[0].startswith("step 1 begins")
     assert lines[1].startswith("step 1: loss ")
     assert lines[2].startswith("step 4/40: loss ")
-    assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path))
+    assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -92,14 +84,14 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices
 
     ticks = iter(range(1000))
     finish(new_run(tmp_path, "parts", **changes), minutes=(stop * 1.5) / 60, clock=lambda: next(ticks))
-    done = losses_of(tmp_path, "parts")[-1][0]
+    done = steps(tmp_path / "parts")[-1][0]
     assert 0 < done < 12
     run = new_run(tmp_path, "parts", **changes)
     run.resume()
     assert run.step == done
     finish(run)
 
-    assert losses_of(tmp_path, "parts") == losses_of(tmp_path, "whole")
+    assert steps(tmp_path / "parts") == steps(tmp_path / "whole")
     assert all(torch.equal(run.average.state[name], value) for name, value in whole.average.state.items())
 
 
@@ -136,12 +128,12 @@ def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
 
     killed = subprocess.run([sys.executable, "-c", DIES.format(moment), *arguments], **options)
-    done_before = losses_of(tmp_path, "killed")[-1][0]
+    done_before = steps(tmp_path / "killed")[-1][0]
     subprocess.run([sys.executable, "-m", "cli", *arguments, "--resume"], check=True, **options)
 
     assert killed.returncode == -signal.SIGKILL
     assert done_before == (21 if moment is AFTER_A_STEP else 24)
-    assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
+    assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
 
 
 AT_A_SYSTEM_CALL = """
@@ -175,9 +167,9 @@ def test_a_run_that_is_killed_before_its_first_step_measures_again(tmp_path):
     run = new_run(tmp_path, **options)
     (tmp_path / "out" / "log.jsonl").write_text('{"step": 0, "wer": {"all": 0.0}}\n')
 
-    train(run, word_errors=lambda *_: (1, 2), report=lambda _: None)
+    finish(run, word_errors=lambda *_: (1, 2))
 
-    assert [line["wer"]["all"] for line in log(tmp_path) if "wer" in line] == [0.5, 0.5]
+    assert [line["wer"]["all"] for line in log(tmp_path / "out") if "wer" in line] == [0.5, 0.5]
     assert (tmp_path / "out" / "best.nemo").exists()
 
 
@@ -209,7 +201,7 @@ def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_
 
     assert ended.returncode == 0
     assert killed >= 3
-    assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
+    assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
     assert load_model(tmp_path / "model.nemo").info()["layers"] == 2
     assert load_model(tmp_path / "killed" / "best.nemo").info()["layers"] == 2
     left = {str(path.relative_to(tmp_path / "killed")) for path in (tmp_path / "killed").rglob("*") if path.is_file()}
@@ -276,11 +268,10 @@ def test_a_run_may_be_watched_in_another_way_when_it_goes_on(tmp_path):
 
 def test_other_clips_do_not_go_on_with_a_run(tmp_path):
     finish(new_run(tmp_path, steps=2))
-    recipe = read_recipe(recipe_file(tmp_path, steps=2))
     manifest(tmp_path, dict(list(TEXTS.items())[:3]))
 
     with pytest.raises(ResumeError, match="other values of clips"):
-        Run(recipe, tmp_path / "out", CPU).resume()
+        new_run(tmp_path, steps=2).resume()
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_weights(tmp_path):
@@ -299,7 +290,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_weights(tmp_path)
 def test_hidden_features_do_not_reach_the_student(tmp_path):
     run = new_run(tmp_path, augmentation={})
     run.network.eval()
-    batch = next(load(run.sampler, run.examples, Position()))
+    batch = first_batch(run)
     seen = []
     run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
 
@@ -319,7 +310,7 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
         module = run.network.encoder.get_submodule(name)
         module.register_forward_hook(lambda module, inputs, output, name=name: seen.update({name: output.dtype}))
 
-    take_step(run, next(load(run.sampler, run.examples, Position())))
+    take_step(run, first_batch(run))
 
     assert seen == {"subsampling.projection": torch.float32, "layers.0.attention.query": torch.bfloat16}
 
@@ -328,7 +319,7 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
 def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
     student = with_transducer(transducer, layers=1)
     run = new_run(tmp_path, augmentation={}, student=student, dropout=0.0, objective={"omega": 0})
-    batch = next(load(run.sampler, run.examples, Position()))
+    batch = first_batch(run)
 
     assert_padding_is_free(
         run,
@@ -341,7 +332,7 @@ def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
 
 def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
     run = new_run(tmp_path)
-    batch = next(load(run.sampler, run.examples, Position()))
+    batch = first_batch(run)
 
     result = take_step(run, batch)
 
@@ -356,7 +347,7 @@ def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
 
 def test_silence_in_place_of_clips_changes_no_statistics_of_batch_norm(tmp_path):
     run = new_run(tmp_path, batches=EIGHT_PARTS)
-    batches = load(run.sampler, run.examples, Position())
+    batches = run.batches()
     parts = [next(batches) for _ in range(8)]
     spoken = [part for part in parts if not part.is_silence]
 
@@ -370,7 +361,7 @@ def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
     objective = {"ctc": 0.3, "transducer": 0.7, "omega": 0}
     run = new_run(tmp_path, student=with_transducer(TDT), objective=objective)
 
-    result = take_step(run, next(load(run.sampler, run.examples, Position())))
+    result = take_step(run, first_batch(run))
 
     assert result.loss == pytest.approx(0.3 * result.ctc + 0.7 * result.transducer, rel=1e-4)
     assert all(parameter.grad.any() for parameter in run.network.joint.parameters())
@@ -379,7 +370,7 @@ def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
 
 def test_now_and_then_a_tdt_learns_without_its_durations_by_the_step(tmp_path):
     def durations_learn(run):
-        take_step(run, next(load(run.sampler, run.examples, Position())))
+        take_step(run, first_batch(run))
         return run.network.joint.output.weight.grad[128 + 1 :].any().item()
 
     changes = {"student": with_transducer(TDT), "objective": {"omega": 0.5}}
@@ -437,7 +428,7 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     lines = finish(run, word_errors=lambda text, transcript: (heard.append((text, transcript)) or 1, len(text.split())))
 
     words = sum(len(text.split()) for text in TEXTS.values())
-    measured = [line for line in log(tmp_path) if "wer" in line]
+    measured = [line for line in log(tmp_path / "out") if "wer" in line]
     assert [line["step"] for line in measured] == [0, 2, 4]
     assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
     assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
@@ -463,7 +454,7 @@ def test_a_clip_of_the_dev_set_that_cannot_be_read_is_named_once_counted_and_end
     named = [line for line in lines if line.startswith("skipped: ")]
     assert [re.sub(r".*/", "", line.split(" (")[0]) for line in named] == ["garbage.wav", "gone.wav"]
     assert all(f"({tmp_path / 'dev.jsonl'}, line " in line for line in named)
-    measured = [line for line in log(tmp_path) if "wer" in line]
+    measured = [line for line in log(tmp_path / "out") if "wer" in line]
     assert [line["dev_skipped"] for line in measured] == [2, 2, 2]
     assert [line["wer"]["all"] for line in measured] == [0.5] * 3  # of "and then"
 
@@ -502,11 +493,10 @@ def test_a_run_ends_without_a_readable_clip_though_some_of_its_batches_have_none
     row = json.loads((tmp_path / "manifest.jsonl").read_text())
     (tmp_path / "garbage.wav").write_bytes(b"nothing that anyone could hear")
     (tmp_path / "manifest.jsonl").write_text(json.dumps(row | {"audio": "garbage.wav"}))
-    recipe = read_recipe(recipe_file(tmp_path, steps=20, batches={"seconds": 8, "buckets": 1, "parts": 2}))
-    (tmp_path / "out").mkdir()
+    run = new_run(tmp_path, steps=20, batches={"seconds": 8, "buckets": 1, "parts": 2})
 
     with pytest.raises(TrainingError, match="no clip of 10 batches can be used"):
-        finish(Run(recipe, tmp_path / "out", CPU))
+        finish(run)
 
 
 @pytest.mark.parametrize(("steps", "saved"), [(4, [2, 4]), (5, [2, 4, 5])])

@@ -3,25 +3,18 @@
 import json
 
 import pytest
-import torch
-import yaml
 
 from cli.scoring import Score, Scorer
 from models import load_model
 from tests.conftest import GOLDEN
-from tests.training.small_run import RNNT, TDT, document, manifest
-from training.loop import train
-from training.recipe_file import read_recipe
-from training.run import Run
+from tests.training.small_run import RNNT, TDT, finish, new_run
 from training.vocabulary import new_vocabulary
 
 
-def trained(folder, recipe):
+def trained(folder, **changes):
     """Train as a recipe says, export, and return the model and the clips."""
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(recipe))
-    run = Run(read_recipe(path), folder, torch.device("cpu"))
-    train(run, word_errors=None, report=print)
+    run = new_run(folder, **changes)
+    finish(run)
     run.export(folder / "model.nemo")
     return load_model(folder / "model.nemo"), run.examples.takes
 
@@ -36,9 +29,8 @@ def score(model, takes):
 @pytest.mark.long
 @pytest.mark.parametrize("transducer", [None, TDT, RNNT], ids=["ctc", "tdt", "rnnt"])
 def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path, transducer):
-    manifest(tmp_path)
     # All of them in one batch: batch norm sees in training what its running statistics say afterwards.
-    recipe = document(
+    model, takes = trained(
         tmp_path,
         steps=300,
         batches={"seconds": 30, "buckets": 1},
@@ -55,7 +47,7 @@ def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path, tr
         augmentation={},
     )
 
-    assert score(*trained(tmp_path, recipe)).errors == 0
+    assert score(model, takes).errors == 0
 
 
 QUARTZNET = [
@@ -127,4 +119,4 @@ def test_fifty_recordings_are_learned_from_their_transcripts_by_each_family(tmp_
     (tmp_path / "en.model").write_bytes(new_vocabulary(texts, 96))
     rest = {"batches": {"seconds": 30, "buckets": 2}, "dropout": 0.0, "augmentation": {}, "report_every": 50}
 
-    assert score(*trained(tmp_path, document(tmp_path, **(rest | FAMILIES[family])))).wer < 0.05
+    assert score(*trained(tmp_path, **(rest | FAMILIES[family]))).wer < 0.05

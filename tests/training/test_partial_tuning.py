@@ -5,14 +5,10 @@ import torch
 
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
-from tests.training.small_run import assert_resumes, manifest, recipe_file
+from tests.training.small_run import assert_resumes, first_batch, new_run
 from tests.training.test_tuning import run_from
 from training.adapters import is_adapter
 from training.errors import RecipeError
-from training.loader import load
-from training.recipe_file import read_recipe
-from training.run import Run
-from training.sampler import Position
 from training.step import take_step
 from training.student import new_network
 
@@ -25,7 +21,7 @@ def weights(run):
 
 
 def steps(run, count=2):
-    batches = load(run.sampler, run.examples, run.position)
+    batches = run.batches()
     for _ in range(count):
         take_step(run, next(batches))
     batches.close()
@@ -110,7 +106,7 @@ def test_an_adapted_run_begins_as_the_model_was(tmp_path):
     losses = []
     for changes in ({}, {"adapters": ADAPTERS}):
         run = run_from(tmp_path, CTC, **options, **changes)
-        losses.append(take_step(run, next(load(run.sampler, run.examples, Position()))).loss)
+        losses.append(take_step(run, first_batch(run)).loss)
 
     assert losses[0] == losses[1]
 
@@ -183,10 +179,8 @@ def test_what_cannot_be_is_refused_by_its_key(tmp_path, changes, key, message):
 
 @pytest.mark.parametrize("changes", [{"freeze": ["ctc"]}, {"adapters": {"rank": 2}}])
 def test_a_model_from_nothing_has_nothing_to_keep(tmp_path, changes):
-    manifest(tmp_path)
-
     with pytest.raises(RecipeError, match=f"{next(iter(changes))} is for the weights of initial"):
-        Run(read_recipe(recipe_file(tmp_path, **changes)), tmp_path, torch.device("cpu"))
+        new_run(tmp_path, **changes)
 
 
 def test_a_convolutional_model_has_no_layers_for_adapters(tmp_path):

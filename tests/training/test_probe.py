@@ -1,18 +1,15 @@
 """The batches of each bucket are as large as fits, or as long as that makes them faster."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cli
-from tests.training.small_run import manifest, recipe_file
+from tests.training.small_run import manifest, new_run, recipe_file
 from training.buckets import Bucket
 from training.errors import RecipeError
 from training.probe import Found, Measured, fastest, largest_that_fits, probe, table
 from training.recipe import Optimizer
-from training.recipe_file import read_recipe
-from training.run import Run
 
 BUCKETS = [(Bucket(5.0, 20), 400, 16), (Bucket(10.0, 40), 100, 8), (Bucket(20.0, 80), 30, 4)]
 
@@ -105,9 +102,7 @@ def test_the_command_takes_real_steps_and_its_rows_make_a_recipe(tmp_path, capsy
     assert out[-6].split() == ["seconds", "labels", "clips", "batch", "step", "memory"]
     rows = [int(number) for number in out[-1].split("[")[1].split("]")[0].split(",")]
     assert len(rows) == 2
-    recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": rows})
-    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, torch.device("cpu"))
+    run = new_run(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": rows})
     assert [most for _, _, most in run.sampler.buckets] == rows
-    recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": [1]})
     with pytest.raises(RecipeError, match=r"batches\.rows has 1 numbers; there are 2 buckets"):
-        Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, torch.device("cpu"))
+        new_run(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": [1]})

@@ -1,6 +1,5 @@
 """Processes that train together take the same steps as one that trains alone."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,8 +9,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from tests.training.small_run import RNNT, TDT, TEXTS, manifest, recipe_file
-from training.loop import train
+from tests.training.small_run import CPU, RNNT, TDT, TEXTS, finish, log, manifest, recipe_file
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.vocabulary import new_vocabulary
@@ -39,14 +37,13 @@ def prepared(folder, **changes):
 
 def alone(folder, out, **changes):
     (folder / out).mkdir()
-    run = Run(read_recipe(prepared(folder, **changes)), folder / out, torch.device("cpu"))
-    train(run, word_errors=None, report=lambda _: None)
+    run = Run(read_recipe(prepared(folder, **changes)), folder / out, CPU)
+    finish(run)
     return steps(folder / out), run.average.state
 
 
 def steps(folder):
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return [line for line in lines if "loss" in line]
+    return [line for line in log(folder) if "loss" in line]
 
 
 def together(folder, out, ranks, *more, program=("-m", "cli")):
@@ -110,9 +107,9 @@ def test_a_run_that_loses_a_rank_ends_with_one_line_and_goes_on_alone(tmp_path):
     (tmp_path / "dies.py").write_text(DIES)
 
     killed = together(tmp_path, "two", 2, program=("dies.py",))
-    resumed = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "two", torch.device("cpu"))
+    resumed = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "two", CPU)
     resumed.resume()
-    train(resumed, word_errors=None, report=lambda _: None)
+    finish(resumed)
 
     assert killed.returncode != 0
     assert signal.SIGKILL.name in killed.stderr or "-9" in killed.stderr
@@ -181,12 +178,12 @@ def test_every_precision_reaches_the_loss_of_float32(tmp_path):
 
 
 def test_a_scaled_loss_that_overflows_is_scaled_less_and_changes_nothing(tmp_path):
-    run = Run(read_recipe(prepared(tmp_path, precision="float16")), tmp_path, torch.device("cpu"))
+    run = Run(read_recipe(prepared(tmp_path, precision="float16")), tmp_path, CPU)
     run.loss_scale.load_state_dict(run.loss_scale.state_dict() | {"scale": 2.0**24})
     before = {name: value.clone() for name, value in run.network.state_dict().items()}
     run.network.ctc.projection.register_full_backward_hook(lambda module, inputs, _: (inputs[0] * torch.inf,))
 
-    train(run, word_errors=None, report=lambda _: None)
+    finish(run)
 
     assert [(step["gradient_norm"], step["loss_scale"]) for step in steps(tmp_path)] == [
         (None, 2.0**scale) for scale in (23, 22, 21, 20)

@@ -1,25 +1,15 @@
 """Layers that compute their activations again change nothing but the memory."""
 
-import json
-
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from tests.training.small_run import CHECKPOINT, TDT, manifest, recipe_file
-from tests.training.test_attention_objective import new_run as new_canary
-from tests.training.test_loop import finish, new_run, with_transducer
+from tests.training.small_run import CHECKPOINT, TDT, assert_resumes, first_batch, manifest, new_run, recipe_file
+from tests.training.test_attention_objective import new_canary
+from tests.training.test_loop import with_transducer
 from training.errors import RecipeError
-from training.loader import load
 from training.recipe_file import read_recipe
 from training.step import batch_losses, take_step
-
-
-def first_batch(run):
-    batches = load(run.sampler, run.examples, run.position)
-    batch = next(batches)
-    batches.close()
-    return batch
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -62,17 +52,7 @@ def test_what_is_kept_for_gradients_is_far_less(tmp_path, kind):
 
 
 def test_a_run_resumes_as_if_it_had_not_stopped(tmp_path):
-    def losses(run, last=12):
-        finish(run, stops=lambda: run.step >= last)
-        return [json.loads(line)["loss"] for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
-
-    options = {"recompute": True, "dropout": 0.1}
-    whole = losses(new_run(tmp_path, **options))
-    losses(new_run(tmp_path, **options), last=5)
-    resumed = new_run(tmp_path, **options)
-    resumed.resume()
-
-    assert losses(resumed) == whole
+    assert_resumes(lambda: new_run(tmp_path, recompute=True, dropout=0.1))
 
 
 @pytest.mark.parametrize(

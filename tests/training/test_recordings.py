@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 import soundfile
-import torch
 
-from tests.training.small_run import assert_resumes, manifest, recipe_file
+from tests.training.small_run import assert_resumes, finish, new_run
 from tests.training.test_augment import RATE, decibels, speech
 from training.augment import Augmenter
 from training.errors import RecipeError, ResumeError
-from training.loop import train
 from training.recipe_augmentation import Augmentation, RecordedNoise, RecordedRooms
-from training.recipe_file import read_recipe
-from training.run import Run
 
 
 def sound(path, samples, rate=RATE):
@@ -90,13 +86,11 @@ def test_a_folder_without_recordings_is_refused_by_its_key(tmp_path, name):
 
 
 def run_of(folder):
-    manifest(folder)
     augmentation = {
         "recorded_noise": {"folders": ["noise"], "share": 0.7, "snr_db": [0, 20]},
         "recorded_rooms": {"folders": ["rooms"], "share": 0.7},
     }
-    recipe = read_recipe(recipe_file(folder, steps=6, augmentation=augmentation))
-    return Run(recipe, folder, torch.device("cpu"))
+    return new_run(folder, steps=6, augmentation=augmentation)
 
 
 def test_a_run_with_recordings_resumes_as_if_it_had_not_stopped_but_not_with_others(tmp_path):
@@ -116,8 +110,7 @@ def test_a_clip_whose_noise_does_not_decode_is_skipped_and_named(tmp_path):
     run = run_of(tmp_path)
     for path in (tmp_path / "noise").rglob("*.wav"):
         path.unlink()
-    lines = []
 
-    train(run, word_errors=None, report=lines.append, stops=lambda: run.step >= 6)
+    lines = finish(run)
 
     assert any(line.startswith("skipped: ") and ".wav: No such file" in line for line in lines)

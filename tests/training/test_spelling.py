@@ -3,14 +3,11 @@
 import json
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, manifest, new_run
 from training.errors import ManifestError
-from training.recipe_file import read_recipe
-from training.run import Run
 from training.vocabulary import PieceVocabulary, new_vocabulary
 from training.vocabulary_file import read_vocabulary
 
@@ -68,7 +65,7 @@ def test_a_corpus_in_capitals_trains_a_lower_case_model_as_its_own_texts_do(tmp_
         path = manifest(folder)
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps(row | {"text": change(row["text"])}) + "\n" for row in rows))
-        runs.append(Run(read_recipe(recipe_file(folder)), folder, torch.device("cpu")))
+        runs.append(new_run(folder))
     ours, capitals = runs
 
     assert capitals.takes.labels.tolist() == ours.takes.labels.tolist()
@@ -84,4 +81,4 @@ def test_a_corpus_that_the_vocabulary_cannot_write_is_refused_with_its_character
     assert read_vocabulary(CHECKPOINT).spelled("\u043f\u0440")[1]
 
     with pytest.raises(ManifestError, match=r"\u0432 \u0435 \u0438 .*unknown_share"):
-        Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+        new_run(tmp_path)

@@ -5,23 +5,20 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import Prompt
-from tests.training.small_run import CHECKPOINT, assert_resumes, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, assert_resumes, manifest, new_run, recipe_file
 from tests.training.test_foreign_manifests import lines, tar, tone
 from training.clip import ByteRange, Clip
 from training.errors import ManifestError, RecipeError, TrainingError
 from training.manifest import read_manifest
 from training.recipe_file import read_recipe
-from training.run import Run
 from training.student import student_config
 from training.take_index import _clip, _line, take_index
 from training.vocabulary_file import read_vocabulary
 
-CPU = torch.device("cpu")
 NAMES = st.text(st.characters(codec=None), min_size=1).filter(lambda name: "\0" not in name)
 CLIPS = st.builds(
     Clip,
@@ -229,9 +226,8 @@ def test_a_tar_that_changed_is_looked_through_again(tmp_path):
 
 def test_a_run_on_tars_goes_on_as_if_it_had_not_stopped(tmp_path):
     sharded(tmp_path)
-    recipe = read_recipe(recipe_file(tmp_path, steps=8, batches={"seconds": 2, "buckets": 1}))
 
-    assert_resumes(lambda: Run(recipe, tmp_path, CPU), steps=8)
+    assert_resumes(lambda: new_run(tmp_path, steps=8, batches={"seconds": 2, "buckets": 1}), steps=8)
 
 
 def test_memory_grows_by_some_tens_of_bytes_a_clip(tmp_path):
@@ -239,9 +235,8 @@ def test_memory_grows_by_some_tens_of_bytes_a_clip(tmp_path):
         """What a run holds, and the most that it took, in bytes."""
         row = json.dumps({"audio": str(CHECKPOINT), "duration": 2.5, "text": "so and so"}) + "\n"
         (tmp_path / "manifest.jsonl").write_text(row * clips)
-        recipe = read_recipe(recipe_file(tmp_path))
         tracemalloc.start()
-        run = Run(recipe, tmp_path, CPU)
+        run = new_run(tmp_path)
         found = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert len(run.examples.takes) == clips

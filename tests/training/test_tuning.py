@@ -15,12 +15,9 @@ from models import load_model
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
 from tests.models.checkpoint.nemo_files import all_members, canary_with_aligner
-from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, TEXTS, finish, first_batch, log, new_run
 from training.errors import RecipeError, TrainingError
 from training.loader import load
-from training.loop import train
-from training.recipe_file import read_recipe
-from training.run import Run
 from training.sampler import Position
 from training.step import batch_losses, take_step
 from training.student import check_tunable, start_from
@@ -31,10 +28,9 @@ TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt
 
 
 def run_from(folder, name, **changes):
-    manifest(folder)
     initial = str(name if isinstance(name, Path) else GOLDEN / name / "model.nemo")
     changes = {"student": None, "vocabulary": None, "initial": initial, "augmentation": {}} | changes
-    return Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
+    return new_run(folder, **changes)
 
 
 @pytest.mark.parametrize("name", TUNABLE)
@@ -59,8 +55,7 @@ def trained_seconds(run, folder):
 
 
 def test_a_checkpoint_has_the_longest_length_of_its_training_clips(tmp_path):
-    manifest(tmp_path)
-    student = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+    student = new_run(tmp_path)
     longest = round(soundfile.info(GOLDEN / "clips" / "rms-6s.wav").duration, 1)
 
     assert trained_seconds(student, tmp_path) == longest
@@ -160,7 +155,7 @@ def test_a_released_model_learns_another_vocabulary(tmp_path, name):
     kept = read_checkpoint(GOLDEN / name / "model.nemo").state
     started = {key: value.clone() for key, value in run.network.state_dict().items()}
 
-    take_step(run, next(load(run.sampler, run.examples, Position())))
+    take_step(run, first_batch(run))
     run.export(tmp_path / "tuned.nemo")
 
     assert {key for key, value in started.items() if key not in new and not torch.equal(value, kept[key])} == set()
@@ -213,9 +208,9 @@ def test_a_model_with_a_ctc_head_alone_must_learn_from_it(tmp_path):
 def test_the_loss_of_a_released_model_falls(tmp_path, name):
     run = run_from(tmp_path, name, steps=30, dropout=0.0, optimizer={"peak": 0.003, "warmup": 2})
 
-    train(run, word_errors=None, report=lambda _: None)
+    finish(run)
 
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in log(run.folder)]
     assert sum(losses[-6:]) < 0.8 * sum(losses[:6])
 
 
@@ -243,9 +238,7 @@ def test_tuning_keeps_the_running_statistics_unless_asked_otherwise(tmp_path, as
 
 
 def test_a_student_without_a_checkpoint_takes_the_statistics_of_its_batches(tmp_path):
-    manifest(tmp_path)
-
-    assert Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu")).mode.batch_norm == "batch"
+    assert new_run(tmp_path).mode.batch_norm == "batch"
 
 
 @pytest.mark.parametrize("matrices", [None, "muon"])
@@ -254,7 +247,7 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
     run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", freeze=["encoder"], optimizer=optimizer)
     before = {name: value.clone() for name, value in run.network.state_dict().items()}
 
-    take_step(run, next(load(run.sampler, run.examples, Position())))
+    take_step(run, first_batch(run))
 
     moved = {name for name, value in run.network.state_dict().items() if not torch.equal(value, before[name])}
     assert not [name for name in moved if name.startswith("encoder.")]

@@ -3,13 +3,9 @@
 import json
 
 import pytest
-import torch
 
 from cli.scoring import Scorer
-from tests.training.small_run import recipe_file
-from training.loop import train
-from training.recipe_file import read_recipe
-from training.run import Run
+from tests.training.small_run import finish, log, new_run
 
 
 @pytest.mark.long
@@ -20,7 +16,7 @@ def test_twenty_steps_leave_a_released_model_as_good_as_it_was(tmp_path, speech_
     rows = [row for row in lines if row["source"] == "librispeech" and row["duration"] < 8][:30]
     rows = [row | {"audio": str(speech_dir / row["audio"])} for row in rows]
     (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe = recipe_file(
+    run = new_run(
         tmp_path,
         steps=20,
         student=None,
@@ -32,14 +28,13 @@ def test_twenty_steps_leave_a_released_model_as_good_as_it_was(tmp_path, speech_
         optimizer={"peak": 1e-5, "warmup": 0, "ema": 0.0},
         dev={"manifest": "manifest.jsonl", "every": 20},
     )
-    run, scorer = Run(read_recipe(recipe), tmp_path, torch.device("cpu")), Scorer()
+    scorer = Scorer()
 
     def count(reference, transcript):
         score = scorer.score(reference, transcript, seconds=0.0)
         return score.errors, score.words
 
-    train(run, word_errors=count, report=print)
+    finish(run, word_errors=count)
 
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    before, after = (line["wer"]["all"] for line in log if "wer" in line)
+    before, after = (line["wer"]["all"] for line in log(run.folder) if "wer" in line)
     assert after <= before + 0.005
