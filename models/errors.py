@@ -1,4 +1,16 @@
-"""Errors of checkpoints that cannot be loaded; every message is one line."""
+"""Errors of checkpoints that cannot be loaded.
+
+CheckpointError
+├── MissingCheckpointError       there is no such file, and no such model on the hub
+├── DownloadError                the hub refuses, or cannot be reached
+├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
+├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
+├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
+├── OtherPurposeError            a model that does not transcribe, such as a language identifier
+└── TensorMismatchError          its tensors are not those of the model it describes
+
+Every message is one line.
+"""
 
 from collections.abc import Sequence
 from reprlib import Repr

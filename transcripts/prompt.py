@@ -15,16 +15,25 @@ class PromptError(ValueError):
 
 
 class Prompt(NamedTuple):
-    """The options of one utterance."""
+    """The options of one utterance.
 
-    language: str | None = None  # ISO 639-1 code of the spoken language; None is the model's default
-    target_language: str | None = None  # language of the text; None is the spoken one
-    punctuation: bool = True  # whether the text has punctuation and capitals, if the model leaves a choice
-    timestamps: bool = False  # whether words have times, if the model leaves a choice
-    itn: bool = False  # whether the model is to write numbers as people do (inverse text normalisation), if it can
-    phrases: str = ""  # phrases that are expected to be said, as lines (phrases.py); any model takes them
-    # Languages that the text may be in, if ``language`` is None, of a model without a prompt for the language: it
-    # writes no letters of other scripts. Empty: any.
+    Attributes:
+        language: ISO 639-1 code of the spoken language; None is the model's default.
+        target_language: language of the text; None is the spoken one.
+        punctuation: whether the text has punctuation and capitals, if the model leaves a choice.
+        timestamps: whether words have times, if the model leaves a choice.
+        itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
+        phrases: phrases that are expected to be said, as lines (phrases.py); any model takes them.
+        written_languages: languages that the text may be in, if ``language`` is None, of a model without a prompt for
+            the language: it writes no letters of other scripts. Empty: any.
+    """
+
+    language: str | None = None
+    target_language: str | None = None
+    punctuation: bool = True
+    timestamps: bool = False
+    itn: bool = False
+    phrases: str = ""
     written_languages: tuple[str, ...] = ()
 
 
