@@ -10,7 +10,7 @@ import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from models import Prompt, PromptError, load_identifier, load_model
+from models import Prompt, load_identifier, load_model
 from tests.conftest import GOLDEN
 from tests.models import canary
 from tests.models import golden_data as golden
@@ -124,15 +124,6 @@ def test_without_times_words_are_the_text_and_their_times_are_not_known():
         assert {(word.start, word.end) for word in hypothesis.words} <= {(None, None)}
 
 
-@every_prompt
-def test_bytes_of_the_tokens_are_the_text(name):
-    model = canary.model()
-
-    for hypothesis in model.transcribe(golden.clips(), **canary.options(canary.PROMPTS[name])):
-        text = b"".join(model.token_bytes[token] for token in hypothesis.tokens).decode()
-        assert text.strip() == hypothesis.text
-
-
 @pytest.mark.parametrize("key", [key for key in golden.tensors(canary.NAME) if "/forced/" in key])
 def test_log_probabilities_of_a_forced_transcript_agree(key):
     model, (_, clip_name, _, prompt_name) = canary.model(), key.split("/")
@@ -178,22 +169,6 @@ def test_an_empty_utterance_has_an_empty_transcript_beside_others():
 
     assert (empty.text, empty.tokens, empty.words) == ("", [], [])
     assert speech.tokens == canary.transcript("slt-1s", "en-en-pnc")["tokens"]
-
-
-@pytest.mark.parametrize(
-    ("prompt", "field", "told"),
-    [
-        (Prompt(language="fr"), "language", "does not speak 'fr'; it speaks en, de"),
-        (Prompt(target_language="fr"), "target_language", "does not speak 'fr'"),
-        (Prompt(language="<|en|>"), "language", "does not speak"),
-    ],
-    ids=str,
-)
-def test_a_prompt_that_the_model_cannot_answer_is_refused_by_its_field(prompt, field, told):
-    with pytest.raises(PromptError, match=told) as caught:
-        canary.model().transcribe([], **canary.options(prompt))
-
-    assert caught.value.field == field
 
 
 def test_a_batch_needs_a_prompt_for_every_row():

@@ -17,7 +17,6 @@ every_transducer = pytest.mark.parametrize(
 every_decoder = pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
 # What variants say is random, and with SentencePiece full of <unk> and control pieces, which NeMo counts as words.
 WORDED = [(name, decoder) for name, decoder in golden.DECODERS if not name.startswith("variant")]
-every_decoder_of_words = pytest.mark.parametrize(("name", "decoder"), WORDED)
 every_ctc_of_words = pytest.mark.parametrize("name", [name for name, decoder in WORDED if decoder == "ctc"])
 
 
@@ -127,16 +126,6 @@ def test_garbage_in_the_padding_changes_nothing(device):
 
     wanted = [golden.transcript("hybrid-tdt-ctc-bpe", name, "tdt")["text"] for name in golden.CLIPS]
     assert [hypothesis.text for hypothesis in found] == wanted
-
-
-@every_decoder_of_words
-def test_bytes_of_the_tokens_are_the_text(name, decoder):
-    model = golden.model(name)
-
-    for hypothesis in model.transcribe(golden.clips(), decoder=decoder):
-        joined = b"".join(model.token_bytes[token] for token in hypothesis.tokens).decode()
-        assert joined.endswith(hypothesis.text)
-        assert joined.removesuffix(hypothesis.text).strip(" ") == ""
 
 
 @every_transducer

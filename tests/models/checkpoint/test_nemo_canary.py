@@ -9,7 +9,7 @@ import yaml
 from models import Prompt, load_model
 from models.checkpoint.nemo.config import parse_nemo_config
 from models.checkpoint.prompted import prompted
-from models.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
+from models.errors import TensorMismatchError, UnsupportedValueError
 from models.text.prompt_writer import required_pieces
 from tests.models.canary import prompt_tokens
 from tests.models.checkpoint import canary_like
@@ -101,16 +101,6 @@ def document():
 @pytest.mark.parametrize(("key", "value"), REFUSED, ids=lambda one: str(one)[:40])
 def test_what_would_change_the_result_is_refused_by_name(key, value):
     assert blamed(parse_nemo_config, document(), key, value) == key
-
-
-def test_a_part_of_the_vocabulary_that_is_no_language_is_named_without_its_files():
-    changed = document()
-    put(changed, "tokenizer.langs.klingon", {"type": "bpe", "model_path": "nemo:secret.model"})
-
-    with pytest.raises(UnsupportedValueError, match=r"^tokenizer\.langs\.klingon is 'klingon'") as caught:
-        parse_nemo_config(changed)
-
-    assert "secret.model" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("key", "value"), HARMLESS, ids=str)
@@ -238,12 +228,3 @@ def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     members["fr.model"] = canary_like.vocabulary(*(f"<x{number}>" for number in range(9)))
 
     assert "pieces of the tokenizer" in str(refusal(archive(tmp_path / "model.nemo", members)))
-
-
-def test_one_tokenizer_for_two_languages_is_refused(tmp_path):
-    def share(config):
-        put(config, "tokenizer.langs.de.model_path", "nemo:en.model")
-
-    error = refusal(archive(tmp_path / "model.nemo", canary_like.members("canary_1b_like", share)))
-
-    assert isinstance(error, UnsafeCheckpointError)

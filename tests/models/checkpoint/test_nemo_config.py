@@ -338,14 +338,6 @@ def test_a_model_of_characters_without_as_many_labels_as_outputs_is_refused(labe
         parse_nemo_config(document)
 
 
-def test_a_key_that_python_does_not_write_is_refused():
-    document = golden_document()
-    document["encoder"][16**9000] = True
-
-    with pytest.raises(UnsupportedValueError, match=r"^encoder\.a number of 36001 bits is True"):
-        parse_nemo_config(document)
-
-
 @pytest.mark.parametrize("longest", [10**400, -1, "20", True], ids=["huge", "negative", "text", "flag"])
 def test_a_length_of_clips_that_makes_no_sense_is_none(longest):
     document = golden_document()

@@ -77,12 +77,6 @@ def test_absent_keys_have_nemos_defaults():
     assert config.features.sample_rate == 16_000
 
 
-def test_widths_of_attention_and_embeddings_are_read():
-    config = parse_identifier(golden_document(ATTENTION))
-
-    assert (config.pooling, config.attention_width, config.embedding_widths) == ("attention", 8, (20, 12))
-
-
 def test_sizes_without_weights_take_no_memory(path):
     document = golden_document(STATISTICS)
     put(document, "decoder.emb_sizes", [2**14] * 8)
@@ -99,9 +93,3 @@ def test_without_the_weights_of_classes_it_loads_too(path):
     del tensors["loss.weight"]
 
     assert "en" in load_identifier(archive(path, golden_members(STATISTICS) | {WEIGHTS: saved(tensors)})).languages
-
-
-def test_the_honest_parts_of_these_tests_make_an_identifier(path):
-    members = with_config(golden_members(STATISTICS), golden_document(STATISTICS))
-
-    load_identifier(archive(path, members | {WEIGHTS: saved(golden_tensors(STATISTICS))}))

@@ -16,7 +16,7 @@ from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
 from tests.models.canary import leads, options, prompt_tokens
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import converted, encoder_sizes, randomize
+from tests.models.checkpoint.transformers_models import converted, encoder_sizes, random_prompted
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -51,33 +51,15 @@ def save_processor(folder, mels):
 
 
 def random_model(vocabulary, shape, decoder, biases, seed):
-    """Build a model whose weights, biases and running statistics all matter; its texts may end."""
-    import transformers
-
-    torch.manual_seed(seed)
-    end = vocabulary[END]
-    size = len(vocabulary)
-    assert size % 8 == 0, "outputs without a piece"
-    config = transformers.CanaryConfig(
-        vocab_size=size,
-        encoder_config=shape | {"model_type": "parakeet_encoder", "attention_bias": biases, "convolution_bias": biases},
-        decoder_config=decoder
-        | {
-            "vocab_size": size,
-            "hidden_size": shape["hidden_size"],
-            "num_key_value_heads": decoder["num_attention_heads"],
-            "head_dim": shape["hidden_size"] // decoder["num_attention_heads"],
-            "eos_token_id": end,
-        },
-        eos_token_id=end,
-        pad_token_id=vocabulary["<unk>"],
-        bos_token_id=vocabulary["<s>"],
-        decoder_start_token_id=vocabulary["<|startofcontext|>"],
-    )
-    model = transformers.CanaryForConditionalGeneration(config).eval()
-    randomize(model, std=0.4)
-    model.proj_out.bias.data[end] += 2.0
-    return model
+    own = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": shape["hidden_size"],
+        "num_key_value_heads": decoder["num_attention_heads"],
+        "head_dim": shape["hidden_size"] // decoder["num_attention_heads"],
+        "eos_token_id": vocabulary[END],
+    }
+    start = "<|startofcontext|>"
+    return random_prompted("Canary", vocabulary, start, shape, biases, seed, decoder_config=decoder | own)
 
 
 def written_by_transformers(model, inputs, ids, end):

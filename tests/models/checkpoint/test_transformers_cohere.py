@@ -7,7 +7,6 @@ alone takes seconds.
 import json
 
 import pytest
-import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -21,7 +20,7 @@ from tests.models.canary import prompt_tokens
 from tests.models.checkpoint import test_transformers_canary as canary
 from tests.models.checkpoint.nemo_files import drop, put
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import converted, randomize
+from tests.models.checkpoint.transformers_models import converted, random_prompted
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -45,25 +44,7 @@ def save_processor(folder, mels):
 
 
 def random_model(vocabulary, shape, decoder, biases, seed):
-    """Build a model whose weights, biases and running statistics all matter; its texts may end."""
-    import transformers
-
-    torch.manual_seed(seed)
-    end, size = vocabulary[END], len(vocabulary)
-    assert size % 8 == 0, "outputs without a piece"
-    config = transformers.CohereAsrConfig(
-        vocab_size=size,
-        encoder_config=shape | {"model_type": "parakeet_encoder", "attention_bias": biases, "convolution_bias": biases},
-        eos_token_id=end,
-        pad_token_id=vocabulary["<unk>"],
-        bos_token_id=vocabulary["<s>"],
-        decoder_start_token_id=vocabulary["▁"],
-        **decoder,
-    )
-    model = transformers.CohereAsrForConditionalGeneration(config).eval()
-    randomize(model, std=0.4)
-    model.proj_out.bias.data[end] += 2.0
-    return model
+    return random_prompted("CohereAsr", vocabulary, "▁", shape, biases, seed, **decoder)
 
 
 DECODERS = st.fixed_dictionaries(

@@ -1,7 +1,9 @@
 """Random models and tokenizers of transformers, which is imported where it is used: that alone takes seconds."""
 
+import torch
 from hypothesis import strategies as st
 
+from models.text.prompt_writer import END
 from tests.models.checkpoint.sentencepiece_models import sentencepiece_model
 
 
@@ -13,6 +15,28 @@ def converted(folder, *vocabulary, **options):
     (folder / "tokenizer.model").write_bytes(sentencepiece_model(*vocabulary, **options))
     tokenizer_object = ParakeetConverter(str(folder / "tokenizer.model")).converted()
     return ParakeetTokenizer(tokenizer_object=tokenizer_object, clean_up_tokenization_spaces=False)
+
+
+def random_prompted(name, vocabulary, start, shape, biases, seed, **more):
+    """A model with an attention decoder whose weights, biases and running statistics all matter; its texts may end."""
+    import transformers
+
+    torch.manual_seed(seed)
+    end, size = vocabulary[END], len(vocabulary)
+    assert size % 8 == 0, "outputs without a piece"
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=size,
+        encoder_config=shape | {"model_type": "parakeet_encoder", "attention_bias": biases, "convolution_bias": biases},
+        eos_token_id=end,
+        pad_token_id=vocabulary["<unk>"],
+        bos_token_id=vocabulary["<s>"],
+        decoder_start_token_id=vocabulary[start],
+        **more,
+    )
+    model = getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
+    randomize(model, std=0.4)
+    model.proj_out.bias.data[end] += 2.0
+    return model
 
 
 def randomize(model, std):

@@ -121,20 +121,6 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
     torch.testing.assert_close(blocks, whole)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 20))
-@torch.no_grad()
-def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more):
-    frames, lengths = torch.randn(2, time, 8, dtype=torch.float64), torch.tensor([time, time])
-    whole, band = (
-        attention(2, 8, context=context) for context in (None, AttentionContext(time - 1 + more, time - 1 + more))
-    )
-
-    attended = [module(frames, positions(module, time, 8), Padding(lengths, time)) for module in (whole, band)]
-
-    torch.testing.assert_close(attended[0], attended[1])
-
-
 @torch.no_grad()
 def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
     module = attention(2, 8, context=AttentionContext(20, 20))

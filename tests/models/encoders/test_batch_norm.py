@@ -51,15 +51,6 @@ def test_training_equals_torchs_batch_norm_over_the_real_frames_alone(lengths, e
         torch.testing.assert_close(ours.state_dict()[name], value, rtol=1e-4, atol=1e-4)
 
 
-def test_inference_is_torchs_batch_norm():
-    ours, plain = norms()
-    frames, valid = batch([4, 2], 1)
-
-    out, expected = ours.eval()(frames, valid), plain.eval()(frames)
-
-    assert torch.equal(out, expected)
-
-
 @pytest.mark.parametrize("is_silence", [True, False])
 def test_a_batch_without_frames_that_count_has_the_running_statistics_and_does_not_move_them(is_silence):
     ours, plain = (norm.float() for norm in norms())

@@ -17,7 +17,6 @@ from models.text.tokenizers import (
     Vocabulary,
 )
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
-from transcripts.transcript import Word
 
 GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
 PIECES = ("<unk>", "▁the", "▁a", "s", "fer", "ry", ".", ",", "▁", "'", "▁.", "-", "<0xC3>", "<0xA9>", "<0x41>", "<s>")
@@ -102,21 +101,3 @@ def test_a_batch_is_detokenized_in_as_many_objects_as_it_has_utterances():
     objects = sum(1 if isinstance(field, bytes | None) else 1 + len(field) for field in fields)
     assert objects < 192 + 20
     assert [len(transcript.words) for transcript in detokenized] == [40] * 192
-
-
-def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
-    vocabulary = VOCABULARIES["bpe"]
-    ids = [vocabulary.pieces.index(piece) for piece in ("▁the", "▁a", "ry", ".")]
-    batch = flat([[(ids[0], 1, 2), (ids[1], 4, 1), (ids[2], 6, 2), (ids[3], 9, 3)]], True, [0.5, 0.75, 0.25, 0.125])
-
-    (text,) = Detokenizer(vocabulary, float)(batch)
-
-    assert text.text == "the ary."
-    assert text.words == [Word("the", 1.0, 3.0, 0.5, (0, 1)), Word("ary.", 4.0, 8.0, 0.125, (1, 4))]
-
-
-def test_no_utterances_and_utterances_without_tokens():
-    detokenizer = Detokenizer(VOCABULARIES["bpe"], seconds)
-
-    assert list(detokenizer(flat([], False, []))) == []
-    assert [text.text for text in detokenizer(flat([[], [], []], True, []))] == ["", "", ""]

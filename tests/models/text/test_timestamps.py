@@ -58,18 +58,6 @@ def test_punctuation_of_an_rnnt_has_its_own_frame_and_that_of_a_tdt_is_at_the_en
     assert times_of(SUBWORDS, tdt) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
 
 
-def test_a_words_confidence_is_the_lowest_of_its_tokens():
-    (word,) = words(row_of(SUBWORDS, "▁the", "re"), SUBWORDS, float)
-
-    assert word.confidence == pytest.approx(0.99)
-
-
-def test_frames_become_seconds():
-    (word,) = words(row_of(SUBWORDS, "▁so", frames=[35]), SUBWORDS, lambda frames: frames * 0.01 * 8)
-
-    assert (word.start, word.end) == (2.8000000000000003, 2.88)
-
-
 @given(
     vocabulary=st.sampled_from([CHARACTERS, SUBWORDS]),
     data=st.data(),

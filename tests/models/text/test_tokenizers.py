@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.text.tokenizers import (
-    ByteFallbackTokenizer,
     CharacterTokenizer,
     SentencePieceTokenizer,
     Vocabulary,
@@ -62,17 +61,6 @@ def test_bytes_of_tokens_one_after_the_other_are_the_text_with_spaces_before_it(
     assert written.decode().lstrip(" ") == tokenizer.join(tokens)
 
 
-@given(st.lists(st.integers(0, 299), max_size=12))
-def test_the_same_pieces_without_their_model_give_the_same_texts(tokenizer, tokens):
-    special = [token for token, piece in enumerate(tokenizer.pieces) if piece in ("<unk>", "<s>", "</s>")]
-    bare = ByteFallbackTokenizer(tokenizer.pieces, special)
-    tokens = [token for token in tokens if token < len(bare.pieces) and token not in special]
-
-    assert bare.join(special) == ""
-    assert bare.join(tokens) == tokenizer.join(tokens)
-    assert [bare.token_bytes(token) for token in tokens] == [tokenizer.token_bytes(token) for token in tokens]
-
-
 def test_bytes_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabulary):
     (unknown,) = ids(golden_vocabulary, "<unk>")
 
@@ -97,9 +85,3 @@ def test_punctuation_that_means_something_in_a_pattern_is_taken_literally():
     vocabulary = Vocabulary(CharacterTokenizer(["a", " ", "]", "-", "\\", "z"]))
 
     assert vocabulary.text([0, 1, 2, 1, 3, 1, 4, 1, 5, 1, 0]) == "a]-\\ z a"
-
-
-@pytest.mark.parametrize("model", [b"", b"no model"])
-def test_a_file_that_is_not_a_sentencepiece_model_is_refused(model):
-    with pytest.raises(ValueError, match="SentencePiece"):
-        SentencePieceTokenizer(model)
