@@ -5,7 +5,7 @@ others one can be named. Words are encoded in pieces of its vocabulary; their ti
 likeliest CTC path through the frames.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise
@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.search.ctc_alignment import ctc_alignment
 from models.search.result import UtteranceTokens
+from models.text.phrases import Pieces, divisions
 from models.text.timestamps import lasts
 from models.text.tokenizers import SentencePieceTokenizer, Vocabulary
 
@@ -122,28 +123,16 @@ class Aligner:
         tokenizer = self._vocabulary.tokenizer
         if isinstance(tokenizer, SentencePieceTokenizer):
             return tokenizer.encode(text)
-        return _fewest_pieces(f" {text}".encode(), self._pieces) or _fewest_pieces(text.encode(), self._pieces)
+        ways = divisions(f" {text}".encode(), self._pieces) or divisions(text.encode(), self._pieces)
+        return list(ways[0]) if ways else None
 
     @cached_property
-    def _pieces(self) -> dict[bytes, int]:
-        return {piece: token for token, piece in enumerate(self._vocabulary.token_bytes) if piece}
+    def _pieces(self) -> Pieces:
+        return Pieces({piece: token for token, piece in enumerate(self._vocabulary.token_bytes) if piece})
 
 
 def _letters(word: str) -> str:
     return "".join(character for character in word if character.isalnum() or character == "'")
-
-
-def _fewest_pieces(text: bytes, pieces: Mapping[bytes, int]) -> list[int] | None:
-    longest = max(map(len, pieces), default=0)
-    ways: list[list[int] | None] = [[]]
-    for end in range(1, len(text) + 1):
-        found = [
-            [*way, pieces[text[begin:end]]]
-            for begin in range(max(0, end - longest), end)
-            if (way := ways[begin]) is not None and text[begin:end] in pieces
-        ]
-        ways.append(min(found, key=len, default=None))
-    return ways[-1]
 
 
 def _complete(starts: Sequence[float | None], ends: Sequence[float | None], seconds: float) -> list[Span]:

@@ -73,12 +73,12 @@ def written_ways(text: str, pieces: Pieces) -> list[tuple[int, ...]]:
     """
     cases = dict.fromkeys([text, text.lower(), text[:1].upper() + text[1:], text.upper()])
     spaces = [" ", ""] if is_unspaced(text[0]) else [" "]
-    ways = [way for case in cases for space in spaces for way in _ways((space + case).encode(), pieces)]
+    ways = [way for case in cases for space in spaces for way in divisions((space + case).encode(), pieces)]
     return list(dict.fromkeys(ways))
 
 
-def _ways(text: bytes, pieces: Pieces) -> list[tuple[int, ...]]:
-    """Return the divisions of a text into the fewest pieces; of as many, those with longer pieces first."""
+def divisions(text: bytes, pieces: Pieces) -> list[tuple[int, ...]]:
+    """Return the few divisions of a text into the fewest pieces; of as many, those with longer pieces first."""
     if text.translate(None, pieces.letters):
         return []
     beginnings = pieces.beginnings

@@ -3,7 +3,7 @@
 import re
 from typing import cast
 
-from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
+from models.checkpoint.nemo.decoding import attention_decoding
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
 from models.errors import UnsupportedValueError
@@ -36,7 +36,7 @@ def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecod
     section.expect("library", "nemo")
     section.ignore("config_dict")
     section.refuse_the_rest(unless_off=True)
-    config = _decoder(section.section("config_dict"), attention_decoding(root.section("decoding")))
+    config = _decoder(section.section("config_dict"), *attention_decoding(root.section("decoding")))
     defaults = root.section("model_defaults")
     defaults.expect("asr_enc_hidden", encoder_width)
     defaults.expect("lm_dec_hidden", config.width)
@@ -44,7 +44,7 @@ def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecod
     return config
 
 
-def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderConfig:
+def _decoder(section: Section, length_margin: int | None, beam: int, length_penalty: float) -> AttentionDecoderConfig:
     width = section.integer("hidden_size", high=2**14)
     heads = section.integer("num_attention_heads", high=256)
     section.require("hidden_size", width % 2 == 0 and width % heads == 0, f"even multiples of the {heads} heads")
@@ -62,9 +62,9 @@ def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderC
         feed_forward_width=section.integer("inner_size", high=2**16),
         activation=cast("DecoderActivation", section.get("hidden_act", "relu")),
         positions=section.integer("max_sequence_length", 512, low=32, high=2**14),
-        length_margin=decoding.length_margin,
-        beam=decoding.beam,
-        length_penalty=decoding.length_penalty,
+        length_margin=length_margin,
+        beam=beam,
+        length_penalty=length_penalty,
     )
     section.refuse_the_rest(unless_off=True)
     return config
@@ -88,6 +88,11 @@ def tokenizer_files(section: Section) -> tuple[str, ...]:
     custom.class_name("_target_", ("CanaryTokenizer",))
     parts = section.section("langs")
     parts.require(SPECIAL_PART, parts.names()[:1] == (SPECIAL_PART,), "the first part of the vocabulary")
+    return files_of_parts(parts)
+
+
+def files_of_parts(parts: Section) -> tuple[str, ...]:
+    """Return the base names of the SentencePiece models of an aggregate vocabulary's ``parts``, in their order."""
     for name in parts.names():
         parts.section(name).expect("type", "bpe")
     return tuple(parts.section(name).file_name("model_path") for name in parts.names())

@@ -8,7 +8,7 @@ for unknown ones that are off. Other sections, such as those of training data, a
 from dataclasses import dataclass
 from typing import Any
 
-from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
+from models.checkpoint.nemo.canary import files_of_parts, parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo.encoder import parse_encoder
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.heads import check_ctc, parse_transducer
@@ -107,8 +107,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
-    section = root.section("tokenizer")
-    return NemoModel(config, _tokenizer_files(section, kind), _tokenizer_names(section, kind), labels)
+    return NemoModel(config, *_tokenizer(root.section("tokenizer"), kind), labels)
 
 
 def _trained_seconds(root: Section) -> float | None:
@@ -156,25 +155,17 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     return size
 
 
-def _tokenizer_files(section: Section, kind: _Kind) -> tuple[str, ...]:
+def _tokenizer(section: Section, kind: _Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ``tokenizer_files`` and ``tokenizer_names`` of a model."""
     if kind.attention:
-        return tokenizer_files(section)
+        return tokenizer_files(section), ()
     if not kind.subwords:
-        return ()
+        return (), ()
     section.expect("type", "bpe", "agg")
     section.expect("custom_tokenizer", None)
-    if names := _tokenizer_names(section, kind):
-        parts = section.section("langs")
-        for name in names:
-            parts.section(name).expect("type", "bpe")
-        return tuple(parts.section(name).file_name("model_path") for name in names)
-    return (section.file_name("model_path"),)
-
-
-def _tokenizer_names(section: Section, kind: _Kind) -> tuple[str, ...]:
-    """Return the names of an aggregate vocabulary's parts, which are languages; empty for any other vocabulary."""
-    if kind.attention or not kind.subwords or section.get("type") != "agg":
-        return ()
-    names = section.section("langs").names()
+    if section.get("type") != "agg":
+        return (section.file_name("model_path"),), ()
+    parts = section.section("langs")
+    names = parts.names()
     section.require("langs", 0 < len(names) <= _MAX_PARTS, f"1 to {_MAX_PARTS} vocabularies by their languages")
-    return names
+    return files_of_parts(parts), names

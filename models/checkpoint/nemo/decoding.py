@@ -1,7 +1,5 @@
 """Reading NeMo's decoding configurations. Only greedy search is supported, except for attention decoders."""
 
-from typing import NamedTuple
-
 from models.checkpoint.section import Section
 from models.config import MAX_BEAM
 
@@ -9,14 +7,6 @@ MAX_DURATION = 64
 
 # Where a checkpoint sets no limit: the default of NeMo's CUDA graphs, and the value in its published models.
 _DEFAULT_MAX_SYMBOLS = 10
-
-
-class AttentionDecoding(NamedTuple):
-    """The search of an attention decoder; see ``AttentionDecoderConfig``."""
-
-    length_margin: int | None
-    beam: int
-    length_penalty: float
 
 
 def ctc_decoding(section: Section) -> None:
@@ -54,8 +44,8 @@ def transducer_decoding(section: Section) -> tuple[tuple[int, ...], int]:
     return section.integers("durations", low=0, high=MAX_DURATION), max_symbols
 
 
-def attention_decoding(section: Section) -> AttentionDecoding:
-    """Read the decoding section of an attention decoder; a beam of 1 is greedy search.
+def attention_decoding(section: Section) -> tuple[int | None, int, float]:
+    """Return the ``length_margin``, ``beam`` and ``length_penalty`` of an attention decoder (its configuration's).
 
     Raises:
         UnsupportedValueError: if it asks for anything but a search by the decoder's own scores.
@@ -77,12 +67,10 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     chosen.ignore("beam_size", "len_pen")
     chosen.refuse_the_rest(unless_off=True)
     margin = chosen.integer("max_generation_delta", -1, low=-1, high=2**14)
-    return AttentionDecoding(
-        length_margin=None if margin < 0 else margin,
-        beam=chosen.integer("beam_size", 1, high=MAX_BEAM),
-        # For the beam search that a user may ask for even if the checkpoint's own is greedy.
-        length_penalty=section.section("beam").number("len_pen", 1.0, low=0.0, high=10.0),
-    )
+    beam = chosen.integer("beam_size", 1, high=MAX_BEAM)
+    # For the beam search that a user may ask for even if the checkpoint's own is greedy.
+    length_penalty = section.section("beam").number("len_pen", 1.0, low=0.0, high=10.0)
+    return None if margin < 0 else margin, beam, length_penalty
 
 
 def _check_no_boosting(section: Section) -> None:

@@ -1,7 +1,5 @@
 """Translating the heads of a NeMo configuration: CTC, and the predictor and joint of a transducer."""
 
-from typing import NamedTuple
-
 from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
 from models.config import TransducerConfig
@@ -25,48 +23,39 @@ def check_ctc(section: Section, width: int) -> None:
 def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
     """Translate the sections of a transducer over an encoder of ``encoder_width``."""
     defaults = root.section("model_defaults")
-    predictor = _predictor(root.section("decoder"), defaults)
-    joint_width = _joint_width(root.section("joint"), defaults, encoder_width, predictor.width)
+    width, layers, context, is_normalized = _predictor(root.section("decoder"), defaults)
+    joint_width = _joint_width(root.section("joint"), defaults, encoder_width, width)
     durations, max_symbols = transducer_decoding(root.section("decoding"))
     return TransducerConfig(
-        predictor_width=predictor.width,
-        predictor_layers=predictor.layers,
+        predictor_width=width,
+        predictor_layers=layers,
         joint_width=joint_width,
         durations=_durations(root, durations),
         max_symbols=max_symbols,
-        predictor_context=predictor.context,
-        is_predictor_normalized=predictor.is_normalized,
+        predictor_context=context,
+        is_predictor_normalized=is_normalized,
     )
 
 
-class _Predictor(NamedTuple):
-    """A predictor: an LSTM, or stateless with a context."""
-
-    width: int
-    layers: int
-    context: int | None = None
-    is_normalized: bool = False
-
-
-def _predictor(section: Section, defaults: Section) -> _Predictor:
+def _predictor(section: Section, defaults: Section) -> tuple[int, int, int | None, bool]:
+    """Return width and layers of a predictor, the context of a stateless one, and whether that is normalized."""
     is_stateless = section.class_name("_target_", ("RNNTDecoder", _STATELESS)) == _STATELESS
     section.expect("normalization_mode", None, *(("layer",) if is_stateless else ()))
     section.expect("blank_as_pad", True)
     section.ignore("prednet", "vocab_size", "vocabulary", "random_state_sampling")
     network = section.section("prednet")
-    width = network.integer("pred_hidden", defaults.get("pred_hidden"), high=2**14)
+    width, layers, context = network.integer("pred_hidden", defaults.get("pred_hidden"), high=2**14), 0, None
     network.ignore("dropout", "t_max", "forget_gate_bias", "weights_init_scale", "hidden_hidden_bias_scale")
     if is_stateless:
         network.ignore("pred_rnn_layers", "rnn_hidden_size")
         context = section.integer("context_size", 1, high=_MAX_CONTEXT)
         network.require("pred_hidden", width >= 2 * context, f"at least two for each of the {context} labels it reads")
-        found = _Predictor(width, 0, context, section.get("normalization_mode") == "layer")
     else:
         network.expect("rnn_hidden_size", None, -1, width)
-        found = _Predictor(width, network.integer("pred_rnn_layers", 1, high=16))
+        layers = network.integer("pred_rnn_layers", 1, high=16)
     section.refuse_the_rest(unless_off=True)
     network.refuse_the_rest(unless_off=True)
-    return found
+    return width, layers, context, section.get("normalization_mode") == "layer"
 
 
 def _joint_width(section: Section, defaults: Section, encoder_width: int, predictor_width: int) -> int:
