@@ -13,11 +13,9 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from ssl import SSLContext
-from typing import Self
 
 import httpcore
 import httpx
@@ -35,16 +33,12 @@ Resolve = Callable[[str, int], Sequence[str]]
 """Resolves a name and a port to addresses; may block, and raises OSError."""
 
 
-class OutboundError(Exception):
-    """A request that is refused or fails; the message is for the client that gave the URL."""
+class ForbiddenUrlError(Exception):
+    """The URL is not valid, or its host is not allowed; the message is for the client that gave it."""
 
 
-class ForbiddenUrlError(OutboundError):
-    """The URL is not valid, or its host is not allowed."""
-
-
-class UnreachableError(OutboundError):
-    """The host cannot be reached, or does not answer in time."""
+class UnreachableError(Exception):
+    """The host cannot be reached, or does not answer in time; the message is for the client that gave the URL."""
 
 
 class NoLookupError(UnreachableError):
@@ -76,48 +70,33 @@ def is_public(address: str) -> bool:
 
 
 class Outbound:
-    """Makes requests to untrusted URLs. Close it, or use it as a context.
+    """Makes requests to untrusted URLs; to be closed.
 
     Args:
         allowed: hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any, by
             https and at public addresses. An origin, such as `http://receiver:9000`, may have any scheme and address,
             because the operator has named it. Empty means `*`.
         resolve: resolves names; the system's by default.
-        trusted: trusted certificates; the usual ones by default.
     """
 
-    def __init__(
-        self, allowed: Iterable[str] = (), *, resolve: Resolve | None = None, trusted: SSLContext | None = None
-    ) -> None:
+    def __init__(self, allowed: Iterable[str] = (), *, resolve: Resolve | None = None) -> None:
         entries = [check_allowed(entry) for entry in allowed] or ["*"]
         self._origins = {origin for entry in entries if (origin := _origin(entry))}
         self._hosts = [entry for entry in entries if not _origin(entry)]
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, "resolve")
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=trusted or httpx.create_ssl_context(trust_env=False),
+            ssl_context=httpx.create_ssl_context(trust_env=False),
             max_connections=100,
             keepalive_expiry=5.0,
-            network_backend=_CheckedBackend(self._may_be_private, resolve or _resolve, self._resolvers),
+            network_backend=_CheckedBackend(
+                {(host, port) for _, host, port in self._origins}, resolve or _resolve, self._resolvers
+            ),
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close its connections."""
         await self._pool.aclose()
         self._resolvers.shutdown(wait=False, cancel_futures=True)
-
-    def check(self, url: str) -> None:
-        """Check a URL as far as is possible without resolving its name.
-
-        Raises:
-            ForbiddenUrlError: if it is forbidden; the message says why.
-        """
-        self._parse(url)
 
     @asynccontextmanager
     async def request(
@@ -136,7 +115,7 @@ class Outbound:
 
         Args:
             method: HTTP method.
-            url: the URL.
+            url: an untrusted URL.
             headers: headers to send; Host, Content-Length and the current trace are added.
             content: the body.
             silence_seconds: longest wait for name resolution, the connection, and each block of the answer.
@@ -148,14 +127,16 @@ class Outbound:
             NoLookupError: if the client has too many look-ups under way; nothing was sent.
             UnreachableError: if the request cannot be made, or its answer stops.
         """
-        target = self._parse(url)
+        target = self.check(url)
         _CLIENT.set(client)
+        trace = current()
+        traced = [] if trace is None else [("traceparent", str(trace.traceparent))]
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), silence_seconds)
         try:
             async with self._pool.stream(
                 method,
                 httpcore.URL(scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path),
-                headers=[("Host", target.netloc), *(headers or {}).items(), *_trace_headers()],
+                headers=[("Host", target.netloc), *(headers or {}).items(), *traced],
                 content=content,
                 extensions={"timeout": timeouts},
             ) as response:
@@ -165,7 +146,12 @@ class Outbound:
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
             raise UnreachableError(f"{target.host} cannot be reached: {error or type(error).__name__}.") from None
 
-    def _parse(self, url: str) -> httpx.URL:
+    def check(self, url: str) -> httpx.URL:
+        """Return a URL in its parts if it is allowed, as far as can be seen without resolving its name.
+
+        Raises:
+            ForbiddenUrlError: if it is forbidden; the message says why.
+        """
         try:
             target = httpx.URL(url)
             name = target.host  # decoded from IDNA, which may fail
@@ -184,20 +170,16 @@ class Outbound:
         host = _host(target).rstrip(".")
         if not any(_matches(host, entry) for entry in self._hosts):
             raise ForbiddenUrlError(f"The host {host!r} is not one that requests may go to.")
-        if _is_address(host) and not is_public(host):
-            raise ForbiddenUrlError(f"The address {host} is not a public one.")
+        with suppress(ValueError):  # a name, which is resolved later
+            if not is_public(host):
+                raise ForbiddenUrlError(f"The address {host} is not a public one.")
         return target
-
-    def _may_be_private(self, host: str, port: int) -> bool:
-        return any((host, port) == (known, at) for _, known, at in self._origins)
 
 
 class _CheckedBackend(httpcore.AnyIOBackend):
-    """Connects to checked addresses, never to names."""
+    """Connects to checked addresses, never to names; some hosts and ports may have private ones."""
 
-    def __init__(
-        self, may_be_private: Callable[[str, int], bool], resolve: Resolve, threads: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, may_be_private: set[tuple[str, int]], resolve: Resolve, threads: ThreadPoolExecutor) -> None:
         self._may_be_private = may_be_private
         self._resolve = resolve
         self._threads = threads
@@ -219,7 +201,8 @@ class _CheckedBackend(httpcore.AnyIOBackend):
             raise httpcore.ConnectTimeout from None
         except (OSError, UnicodeError):
             raise httpcore.ConnectError("its name is not known") from None
-        usable = found if self._may_be_private(host, port) else [address for address in found if is_public(address)]
+        is_named = (host, port) in self._may_be_private
+        usable = found if is_named else [address for address in found if is_public(address)]
         if not usable:
             raise ForbiddenUrlError(f"The host {host!r} has no public address.")
         for address in usable[:-1]:
@@ -251,11 +234,6 @@ def _resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def _trace_headers() -> list[tuple[str, str]]:
-    trace = current()
-    return [] if trace is None else [("traceparent", str(trace.traceparent))]
-
-
 def _embedded(ip: IPv6Address) -> IPv4Address | None:
     if ip in _NAT64:
         return IPv4Address(int(ip) & 0xFFFFFFFF)
@@ -283,11 +261,3 @@ def _host(url: httpx.URL) -> str:
 
 def _matches(host: str, entry: str) -> bool:
     return entry in ("*", host) or (entry.startswith("*.") and host.endswith(entry[1:]))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -125,9 +125,11 @@ class Exporting(Tracer):
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
             from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError:
             raise TracingError("traces need OpenTelemetry: pip install 'steno[tracing]'") from None
         self._api: Any = trace
+        self._propagator = TraceContextTextMapPropagator()
         resource = Resource.create({"service.name": "steno", "service.version": version})
         self._spans: Any = BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
         # Not the process's global provider, so that spans of other libraries do not end up here.
@@ -138,7 +140,7 @@ class Exporting(Tracer):
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace:
         """Begin a span."""
         api = self._api
-        context = None if parent is None else api.set_span_in_context(self._remote(parent))
+        context = None if parent is None else self._propagator.extract({"traceparent": str(parent)})
         began_ns = time.time_ns()
         kind = api.SpanKind.SERVER if is_server else api.SpanKind.INTERNAL
         span = self._tracer.start_span(name, context, kind, start_time=began_ns)
@@ -168,13 +170,6 @@ class Exporting(Tracer):
         """Send the remaining spans."""
         self._spans.force_flush(_CLOSE_MILLISECONDS)
         self._spans.shutdown()
-
-    def _remote(self, parent: Traceparent) -> Any:  # noqa: ANN401  # a type of a package that may not be there
-        flags = self._api.TraceFlags(_SAMPLED if parent.is_sampled else 0)
-        context = self._api.SpanContext(
-            int(parent.trace_id, 16), int(parent.span_id, 16), is_remote=True, trace_flags=flags
-        )
-        return self._api.NonRecordingSpan(context)
 
 
 def tracer(endpoint: str | None, version: str) -> Tracer:

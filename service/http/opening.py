@@ -93,7 +93,7 @@ async def open_front(
             )
         finally:
             if outbound is not None:
-                await outbound.close()
+                await outbound.aclose()
             await asyncio.to_thread(tracer.close)
 
 

@@ -5,7 +5,6 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -43,7 +42,7 @@ class Record:
 
     Attributes:
         request_id: the caller's own id if it sent a safe one, else a new one.
-        began: when it began, by the middleware's clock.
+        began: when it began, monotonic.
         stages: seconds by stage: receive, load, decode, identify, queue, infer, respond.
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
@@ -71,13 +70,10 @@ class Record:
 class Telemetry:
     """ASGI middleware. It is not starlette's BaseHTTPMiddleware, which hides a client that leaves."""
 
-    def __init__(
-        self, app: ASGIApp, metrics: Metrics, tracer: Tracer, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracer: Tracer) -> None:
         self._app = app
         self._tracer = tracer
         self._metrics = metrics
-        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
@@ -85,7 +81,7 @@ class Telemetry:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        record = Record(_request_id(headers), self._clock())
+        record = Record(_request_id(headers), time.monotonic())
         scope.setdefault("state", {})["record"] = record
         self._count_retry(headers)
         endpoint = _endpoint(scope["path"])
@@ -139,7 +135,7 @@ class Telemetry:
         finally:
             in_flight.dec()
             answered_from = record.began + sum(record.stages.values())
-            record.stages["respond"] = max(0.0, self._clock() - answered_from)
+            record.stages["respond"] = max(0.0, time.monotonic() - answered_from)
             self._report(scope, endpoint, status or _CLIENT_LEFT, record)
             if trace is not None:
                 self._end(trace, scope, status or _CLIENT_LEFT, record)
@@ -165,7 +161,7 @@ class Telemetry:
 
     def _report(self, scope: Scope, endpoint: str, status: int, record: Record) -> None:
         metrics = self._metrics
-        seconds = self._clock() - record.began
+        seconds = time.monotonic() - record.began
         method = _method(scope)
         metrics.http_requests.labels(endpoint, method, str(status)).inc()
         metrics.http_request_duration.labels(endpoint, f"{status // 100}xx").observe(seconds)

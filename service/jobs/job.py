@@ -12,11 +12,9 @@ class Delivery:
     """The webhook of a job.
 
     Attributes:
-        url: its address.
         secret: the key of its signature.
         client: whose share of look-ups and connections it takes: a key, or the network of an address without one.
-        state: state of the delivery; also pending before the job is finished.
-        attempts: number of attempts so far.
+        state: also pending before the job is finished.
         error: error of the last attempt, if it failed.
     """
 
@@ -33,23 +31,19 @@ class Job:
     """A recording, its request and its outcome.
 
     Attributes:
-        id: its id, which cannot be guessed.
+        id: cannot be guessed.
         caller: name of the API key it was made with; None where the API is open.
-        state: its state.
-        model: id of the model.
         request: the encoded request; only `http/jobs.py` reads it.
         file_bytes: size of the recording's file.
-        created: Unix time of its creation.
-        started: Unix time of its last start.
-        finished: Unix time at which it was completed or failed.
-        expires: Unix time at which it is deleted; None before it is finished.
+        created: Unix time, as the next three.
+        started: of its last start.
+        finished: when it was completed or failed.
+        expires: when it is deleted; None before it is finished.
         attempts: number of starts; those that ended for want of room, or by a shutdown, do not count.
         refusals: number of starts at which the service had no room for it.
         audio_seconds: length of the recording, once it is known.
         error_code: code of a failed job's error, as in an answer.
-        error_message: message of that error.
-        delivery: its webhook, if it has one.
-        traceparent: traceparent of the request that made it, if it was traced.
+        traceparent: that of the request that made it, if it was traced.
     """
 
     id: str
@@ -97,14 +91,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The result of a job: the answer that a request without a job would have got.
+    """The result of a job: the answer that a request without a job would have got, a transcript or an error.
 
     Attributes:
-        status: HTTP status.
-        media_type: media type of the body.
-        body: the transcript, or the error.
-        error_code: code of an error.
-        error_message: message of an error.
         audio_seconds: length of the recording, if it was decoded.
     """
 

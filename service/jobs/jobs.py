@@ -6,7 +6,6 @@ import logging
 import random
 import sqlite3
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +20,9 @@ from service.jobs import webhook
 from service.jobs.job import Delivery, DeliveryState, Job, JobResult
 from service.jobs.store import JobStore
 from service.metrics import Metrics
-from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, OutboundError
+from service.outbound import ForbiddenUrlError, NoLookupError, Outbound, UnreachableError
 from service.threads import in_thread
-from service.tracing import Trace, Traceparent, current, under
+from service.tracing import Trace, Traceparent, under
 
 log = logging.getLogger("steno.jobs")
 
@@ -68,11 +67,9 @@ class Jobs:
     """The jobs of a service.
 
     Args:
-        store: stores the jobs.
-        transcribe: transcribes a job.
         is_ready: returns whether the service can run a job now.
         retention_seconds: how long a finished job and its result are kept.
-        outbound: sends webhooks.
+        outbound: sends webhooks, and checks their addresses.
         clock: returns Unix time.
     """
 
@@ -91,7 +88,7 @@ class Jobs:
         self._transcribe = transcribe
         self._is_ready = is_ready
         self._retention_seconds = retention_seconds
-        self._outbound = outbound
+        self.outbound = outbound
         self._metrics = metrics
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "jobs")
@@ -136,7 +133,7 @@ class Jobs:
 
     async def close(self) -> None:
         """Close the store, so that another service may use the folder."""
-        await self._outbound.close()
+        await self.outbound.aclose()
         await self._in_thread(self._store.close)
         self._thread.shutdown()
         self._copying.shutdown()
@@ -149,35 +146,13 @@ class Jobs:
         """
         await self._in_thread(lambda: self._store.check_room(caller))
 
-    def check_webhook(self, url: str) -> None:
-        """Check the address of a webhook, as far as is possible without resolving its name.
-
-        Raises:
-            ForbiddenUrlError: if it is forbidden; the message says why.
-        """
-        self._outbound.check(url)
-
-    async def add(
-        self,
-        recording: BinaryIO,
-        *,
-        caller: str | None,
-        model: str,
-        request: bytes,
-        file_bytes: int,
-        delivery: Delivery | None,
-    ) -> Job:
+    async def add(self, job: Job, recording: BinaryIO) -> None:
         """Accept a job: when this returns, it is on the disk.
 
         Raises:
             StoreFullError: if there is no room.
         """
-        job = Job(
-            *(f"job_{uuid.uuid4().hex}", caller, "queued", model, request, file_bytes, self._clock()),
-            delivery=delivery,
-            traceparent=str(trace.traceparent) if (trace := current()) else None,
-        )
-        await self.check_room(caller)
+        await self.check_room(job.caller)
         # In threads of their own: copying and syncing a gigabyte would hold up the polls of all.
         copy = self._copying.submit(self._store.keep_recording, job.id, recording)
         try:
@@ -187,7 +162,6 @@ class Jobs:
             raise
         await self._in_thread(lambda: self._store.add(job))
         self._changed.set()
-        return job
 
     async def find(self, job: str, caller: str | None) -> Job | None:
         """Return a job of a caller."""
@@ -238,17 +212,14 @@ class Jobs:
 
     async def _requeue_or_fail(self, job: Job, later: LaterError) -> None:
         least, most = _LATER_SECONDS
-        seconds = min(max(later.seconds, least), most)
-        if later.failure is None:
-            await self._requeue(job, self._clock() + seconds)
-        elif job.refusals + 1 >= _MOST_REFUSALS:
-            await self._finish(job.id, later.failure)
-        else:
-            own = min(_FIRST_WAIT_SECONDS * 2**job.refusals, _LONGEST_WAIT_SECONDS)
-            await self._requeue(job, self._clock() + max(seconds, own), is_refused=True)
-
-    async def _requeue(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
+        seconds, is_refused = min(max(later.seconds, least), most), later.failure is not None
+        if later.failure is not None:
+            if job.refusals + 1 >= _MOST_REFUSALS:
+                await self._finish(job.id, later.failure)
+                return
+            seconds = max(seconds, min(_FIRST_WAIT_SECONDS * 2**job.refusals, _LONGEST_WAIT_SECONDS))
         log.info("job queued again", extra={"job": job.id})
+        not_before = self._clock() + seconds
         await self._retrying(lambda: self._store.requeue(job.id, not_before, is_refused=is_refused))
 
     async def _finish(self, job: str, result: JobResult) -> None:
@@ -312,7 +283,7 @@ class Jobs:
         try:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 with under(_trace(job)):
-                    async with self._outbound.request(
+                    async with self.outbound.request(
                         "POST", delivery.url, headers=headers, content=content, client=delivery.client
                     ) as response:
                         status = response.status
@@ -320,7 +291,7 @@ class Jobs:
             return str(error), True
         except NoLookupError:
             raise
-        except OutboundError as error:
+        except UnreachableError as error:
             return str(error), False
         except TimeoutError:
             return f"no answer within {_DELIVERY_SECONDS:g} s", False

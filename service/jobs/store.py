@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from service.jobs.job import Delivery, Job, JobResult
 
+MAX_BYTES = 64 << 30  # of the recordings of unfinished jobs
 _VERSION = 3
 # Names of recordings are ids of jobs. Nothing else is ever deleted.
 _RECORDING = re.compile(r"job_[0-9a-f]{32}")
@@ -90,19 +91,15 @@ class JobStore:
         folder: the folder; created if it does not exist.
         max_jobs: most unfinished jobs.
         max_jobs_of_caller: most unfinished jobs of a caller; None is ``max_jobs``.
-        max_bytes: most bytes of recordings of unfinished jobs.
 
     Raises:
         JobsFolderError: if the folder cannot be used.
     """
 
-    def __init__(
-        self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None, max_bytes: int = 64 << 30
-    ) -> None:
+    def __init__(self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None) -> None:
         self._recordings = folder / "recordings"
         self._max_jobs = max_jobs
         self._max_jobs_of_caller = max_jobs_of_caller
-        self._max_bytes = max_bytes
         path = folder / "jobs.sqlite"
         try:
             self._recordings.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,7 +134,7 @@ class JobStore:
         jobs, size = self._one(f"SELECT count(*), total(file_bytes) FROM jobs WHERE {_UNFINISHED}")  # noqa: S608
         if jobs >= self._max_jobs:
             raise StoreFullError(f"{jobs} jobs are not finished")
-        if size >= self._max_bytes:
+        if size >= MAX_BYTES:
             raise StoreFullError(f"the recordings of unfinished jobs have {size:.0f} bytes")
         if caller is not None and self._max_jobs_of_caller is not None:
             (own,) = self._one(f"SELECT count(*) FROM jobs WHERE {_UNFINISHED} AND caller = ?", caller)  # noqa: S608
@@ -205,13 +202,7 @@ class JobStore:
         return None if row is None else JobResult(*row)
 
     def listed(self, caller: str | None, *, after: str | None, limit: int) -> list[Job]:
-        """Return jobs of a caller, the newest first.
-
-        Args:
-            caller: the caller.
-            after: a job; only older ones are returned.
-            limit: most jobs to return.
-        """
+        """Return at most `limit` jobs of a caller, the newest first; with `after`, those older than this job."""
         rows = self._database.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE caller IS ? "  # noqa: S608
             "AND number < coalesce((SELECT number FROM jobs WHERE id = ?), 9223372036854775807) "
@@ -226,12 +217,9 @@ class JobStore:
         return {"queued": 0, "in_progress": 0} | dict(rows)
 
     def start_next(self, now: float) -> Job | None:
-        """Start the oldest due job of a caller, and return it; None if none is due.
+        """Start the oldest job of a caller that is due at this Unix time, and return it; None if none is due.
 
         Callers with the fewest running jobs go first, and of equals the one whose last job began first.
-
-        Args:
-            now: Unix time.
         """
         row = self._one(
             "SELECT id FROM jobs AS waiting WHERE state = 'queued' AND not_before <= ? ORDER BY "
@@ -249,12 +237,9 @@ class JobStore:
         return self.find(row["id"])
 
     def requeue(self, job: str, not_before: float, *, is_refused: bool = False) -> None:
-        """Queue a running job again, without counting the attempt.
+        """Queue a running job again, not to run before this Unix time, without counting the attempt.
 
-        Args:
-            job: its id.
-            not_before: Unix time before which it must not run.
-            is_refused: whether to count that there was no room for it.
+        `is_refused` tells to count that there was no room for it.
         """
         with self._database:
             self._database.execute(
@@ -292,11 +277,10 @@ class JobStore:
         return bool(unfinished)
 
     def delete_expired(self, now: float, most_finished: int) -> int:
-        """Delete some jobs that have expired, or the oldest finished ones beyond a number; return how many.
+        """Delete some jobs that have expired at this Unix time, or the oldest finished ones beyond a number.
 
-        Args:
-            now: Unix time.
-            most_finished: finished jobs to keep.
+        Returns:
+            how many; 0 when none is left to delete.
         """
         with self._database:
             deleted = self._database.execute(
@@ -320,13 +304,7 @@ class JobStore:
         return [(job, url) for job, url in self._database.execute(query, (now,))]
 
     def delivered(self, job: str, delivery: Delivery, due: float | None) -> None:
-        """Store the outcome of an attempt.
-
-        Args:
-            job: id of the job.
-            delivery: the new state of the delivery.
-            due: Unix time of the next attempt; None if there will be none.
-        """
+        """Store the outcome of an attempt, and the Unix time of the next one; None if there will be none."""
         with self._database:
             self._database.execute(
                 "UPDATE jobs SET webhook_state = ?, webhook_attempts = ?, webhook_error = ?, webhook_due = ? "

@@ -52,14 +52,7 @@ def event_id(job: Job) -> str:
 
 
 def headers(job: Job, secret: str, content: bytes, now: float) -> dict[str, str]:
-    """Return the headers of one attempt.
-
-    Args:
-        job: the job.
-        secret: a valid secret; see `check_secret`.
-        content: the body.
-        now: Unix time.
-    """
+    """Return the headers of one attempt at this Unix time, by a secret that `check_secret` has found valid."""
     identity, timestamp = event_id(job), str(int(now))
     signed = b"%b.%b.%b" % (identity.encode(), timestamp.encode(), content)
     signature = base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()

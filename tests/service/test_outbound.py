@@ -1,6 +1,7 @@
 """Requests to untrusted URLs go to public addresses only, whatever a name server says and however a URL is spelt."""
 
 import asyncio
+import contextlib
 import http.server
 import ipaddress
 import socket
@@ -61,7 +62,10 @@ def post(url: str, *allowed: str, resolve=THIS_MACHINE, silence_seconds: float =
 
     async def run() -> tuple[int, bytes]:
         asked = {"content": b"words", "silence_seconds": silence_seconds, "client": ""}
-        async with Outbound(allowed, resolve=resolve) as outbound, outbound.request("POST", url, **asked) as response:
+        async with (
+            contextlib.aclosing(Outbound(allowed, resolve=resolve)) as outbound,
+            outbound.request("POST", url, **asked) as response,
+        ):
             return response.status, b"".join([piece async for piece in response.aiter_stream()])
 
     return asyncio.run(run())
@@ -198,7 +202,8 @@ async def test_names_that_are_not_answered_hold_only_look_ups_of_the_client_who_
         async with outbound.request("POST", f"http://{host}:{port}/", content=b"", client=client) as response:
             return response.status
 
-    async with Outbound([f"http://slow:{port}", f"http://quick:{port}"], resolve=resolve) as outbound:
+    allowed = [f"http://slow:{port}", f"http://quick:{port}"]
+    async with contextlib.aclosing(Outbound(allowed, resolve=resolve)) as outbound:
         slow = [asyncio.create_task(ask("slow", "one")) for _ in range(4)]
         while len(looked_up) < 4:
             await asyncio.sleep(0.01)

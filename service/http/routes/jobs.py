@@ -6,6 +6,7 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -35,7 +36,7 @@ from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
 from service.jobs.webhook import check_secret
 from service.outbound import ForbiddenUrlError
-from service.tracing import Traceparent, under
+from service.tracing import Traceparent, current, under
 
 log = logging.getLogger("steno.http")
 
@@ -118,15 +119,15 @@ async def create_job(request: Request) -> Response:
             raise unsupported("stream", "A job is not streamed.")
         record.stages["receive"] = time.monotonic() - record.began
         file: UploadFile = options.fields.file
+        job = Job(
+            *(f"job_{uuid.uuid4().hex}", record.caller, "queued", options.model.id),
+            _encoded_request(rest, file, options.model.id, job_form.task),
+            *(file.size or 0, time.time()),
+            delivery=delivery,
+            traceparent=str(trace.traceparent) if (trace := current()) else None,
+        )
         with _room():
-            job = await jobs.add(
-                file.file,
-                caller=record.caller,
-                model=options.model.id,
-                request=_encoded_request(rest, file, options.model.id, job_form.task),
-                file_bytes=file.size or 0,
-                delivery=delivery,
-            )
+            await jobs.add(job, file.file)
         # Relative to this request's URL, so that it is right behind a proxy that adds a prefix.
         return JSONResponse(job.described(), 202, {"location": f"jobs/{job.id}"})
 
@@ -264,7 +265,7 @@ def _delivery(jobs: Jobs, form: JobForm, secret: str | None, client: str) -> Del
     if form.webhook is None:
         return None
     try:
-        jobs.check_webhook(form.webhook)
+        jobs.outbound.check(form.webhook)
     except ForbiddenUrlError as error:
         raise RequestError(f"webhook: {error}", code=ErrorCode.INVALID_VALUE, param="webhook") from None
     if form.webhook_secret is not None:

@@ -111,11 +111,11 @@ async def receive_form(
     )
     await front.intake.turn()
     try:
-        body = await receive(upload, request.headers, request.query_params)
-        resources.push_async_callback(body.form.close)  # deletes its spooled file
-        if body.url is not None:
-            fields = TranscriptionForm.parse(body.form)  # check the fields before fetching
-            await unless_client_leaves(request.receive, fetch(front.outbound, body.url, fields.file, upload, client))
+        form, url = await receive(upload, request.headers, request.query_params)
+        resources.push_async_callback(form.close)  # deletes its spooled file
+        if url is not None:
+            fields = TranscriptionForm.parse(form)  # check the fields before fetching
+            await unless_client_leaves(request.receive, fetch(front.outbound, url, fields.file, upload, client))
     finally:
         record.body_bytes = permit.stored_bytes
-    return body.form, permit
+    return form, permit

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
@@ -22,16 +21,11 @@ _COMPRESSIONS = ("gzip", "deflate", "br", "zstd")
 _URL = "url"
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A parsed form, to be closed, with the recording as `file`; and the URL from which to fetch that, if any."""
-
-    form: FormData
-    url: str | None = None
-
-
-async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
+async def receive(upload: Upload, headers: Headers, query: QueryParams) -> tuple[FormData, str | None]:
     """Receive a body of any of the three types; a recording that is the body itself has its options in the query.
+
+    Returns:
+        a form, to be closed, with the recording as `file`; and the URL from which to fetch that, if any.
 
     Raises:
         RequestError: for a body that is too large, too slow, incomplete, malformed, compressed or of another type.
@@ -45,7 +39,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return Body(await upload.form(headers))
+        return await upload.form(headers), None
     if kind == "application/json":
         return _of_json(await upload.whole(_MAX_JSON_BYTES))
     if not kind.startswith(_RECORDING_TYPES):
@@ -60,7 +54,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
         form = _form(query.multi_items(), file)
         await fill(file, upload.pieces())
         unless_received.pop_all()
-    return Body(form)
+    return form, None
 
 
 def new_file(content_type: str) -> UploadFile:
@@ -83,7 +77,7 @@ async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
     await file.seek(0)
 
 
-def _of_json(body: bytes) -> Body:
+def _of_json(body: bytes) -> tuple[FormData, str]:
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -102,7 +96,7 @@ def _of_json(body: bytes) -> Body:
         if given is not None  # as good as left out
         for value in (given if isinstance(given, list) and name.removesuffix("[]") in LISTS else [given])
     ]
-    return Body(_form(items, new_file("")), url)
+    return _form(items, new_file("")), url
 
 
 def _form(items: list[tuple[str, Any]], file: UploadFile) -> FormData:

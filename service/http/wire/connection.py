@@ -21,17 +21,7 @@ from uvicorn.server import ServerState
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.wire import connections
-from service.http.wire.framing import (
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    ChunkedBody,
-    HeadReader,
-    HeadTooLargeError,
-    MalformedError,
-    is_among,
-    read_head,
-    without_offer,
-)
+from service.http.wire.framing import ChunkedBody, HeadReader, HttpError, is_among, read_head, without_offer
 from service.metrics import ConnectionRefusal
 
 # After a refusal, the rest of the request is read within these bounds, because many clients read only after sending.
@@ -289,10 +279,8 @@ class Guard(asyncio.Protocol):
                         break
                 elif self._is_answer_due or not self._pass_head():
                     break
-            except MalformedError as error:
-                self._refuse("malformed", str(error))
-            except HeadTooLargeError as error:
-                self._refuse_head(error)
+            except HttpError as error:
+                self._refuse(error.reason, str(error))
         if not self._transport.is_closing():
             self._read_or_pause()
             self._await_next()
@@ -305,11 +293,9 @@ class Guard(asyncio.Protocol):
         lines = self._head.lines
         head = read_head(lines)
         if head.method == b"CONNECT":
-            self._refuse("connect", "This server is not a proxy.")
-            return False
+            raise HttpError("This server is not a proxy.", "connect")
         if self._hosts is not None and not all(is_among(host, self._hosts) for host in head.hosts):
-            self._refuse("host", "The request is for another host than this service has (STENO_HOSTS).")
-            return False
+            raise HttpError("The request is for another host than this service has (STENO_HOSTS).", "host")
         piece = without_offer(lines) if head.is_offer else bytes(self._kept[:end])
         del self._kept[:end]
         self._head = HeadReader()
@@ -348,7 +334,7 @@ class Guard(asyncio.Protocol):
         self._behind.data_received(piece)  # type: ignore[arg-type]  # it takes any buffer
         self.is_parsing = False
         if self.is_malformed:
-            raise MalformedError("Invalid HTTP request received.")
+            raise HttpError("Invalid HTTP request received.")
 
     def _read_or_pause(self) -> None:
         is_reading = self._lingering is not None or not (self._is_body_waiting or len(self._kept) > _MOST_AHEAD)
@@ -441,14 +427,6 @@ class Guard(asyncio.Protocol):
             self._taking_seconds -= self._loop.time() - self._taking_began
 
     # Refusals.
-
-    def _refuse_head(self, error: HeadTooLargeError) -> None:
-        if error.is_address:
-            message = f"The address takes over half of the {MAX_HEAD_BYTES} bytes that the head of a request may have."
-            self._refuse("uri_too_long", message)
-        else:
-            message = f"The head of a request may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers."
-            self._refuse("head_too_large", message)
 
     def _refuse(self, reason: ConnectionRefusal, message: str) -> None:
         """Answer with an error and close; without an answer if another was begun, or if too many linger."""

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
+from service.metrics import ConnectionRefusal
+
 MAX_HEAD_BYTES = 1 << 16
-MAX_HEADERS = 256
+_MAX_HEADERS = 256
+_LARGE_HEAD = f"The head of a request may have {MAX_HEAD_BYTES} bytes and {_MAX_HEADERS} headers."
+_LONG_ADDRESS = f"The address takes over half of the {MAX_HEAD_BYTES} bytes that the head of a request may have."
 _CR = 13
 _HEX = b"0123456789abcdefABCDEF"
 _HOST = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~!$&'()*+,;=%:[]"
@@ -20,20 +24,12 @@ _LINES_AT_ONCE = 256  # of chunks: under a millisecond
 _MOST_DIGITS = 15  # of the length of a body or chunk: more than any disk holds, less than 64 bits
 
 
-class MalformedError(Exception):
-    """It is not a request of HTTP/1."""
+class HttpError(Exception):
+    """A request that is refused; the message and the reason say why."""
 
-
-class HeadTooLargeError(Exception):
-    """A head, or what stands between the pieces of a body, is too large.
-
-    Attributes:
-        is_address: whether the address takes over half of it.
-    """
-
-    def __init__(self, *, is_address: bool = False) -> None:
-        super().__init__()
-        self.is_address = is_address
+    def __init__(self, message: str, reason: ConnectionRefusal = "malformed") -> None:
+        super().__init__(message)
+        self.reason: ConnectionRefusal = reason
 
 
 class HeadReader:
@@ -56,8 +52,7 @@ class HeadReader:
             data: the same bytes as in the last call, and those that came since.
 
         Raises:
-            MalformedError: for a first line that is not HTTP's, and lines that do not end with CR LF.
-            HeadTooLargeError: for a head of too many bytes or lines.
+            HttpError: for a first line that is not HTTP's, a line that does not end with CR LF, or too much of either.
         """
         while data.startswith(b"\r\n", self._begin):  # empty lines before a request are none of it
             self._begin += 2
@@ -69,25 +64,26 @@ class HeadReader:
         self.lines = head.split(b"\r\n")
         ends = len(self.lines) - 1
         if not head[:1].isalpha() or head.count(b"\r") != ends or head.count(b"\n") != ends or b"\0" in head:
-            raise MalformedError("A line of the head does not end with CR LF, or has bytes that are no text.")
-        if ends > MAX_HEADERS:
-            raise HeadTooLargeError
+            raise HttpError("A line of the head does not end with CR LF, or has bytes that are no text.")
+        if ends > _MAX_HEADERS:
+            raise HttpError(_LARGE_HEAD, "head_too_large")
         return end + 4
 
     def _look_ahead(self, data: bytearray) -> None:
         """Refuse at once what no end could make a head."""
         first, begin, self._searched = self._searched, self._begin, min(len(data), MAX_HEAD_BYTES)
         if len(data) > begin and not data[begin : begin + 1].isalpha() and data[begin:] != b"\r":
-            raise MalformedError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
+            raise HttpError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
         if not self._has_first_line and (newline := data.find(b"\n", max(first, begin), MAX_HEAD_BYTES)) >= 0:
             self._has_first_line = True
             if data[newline - 1] != _CR:
-                raise MalformedError("The first line does not end with CR LF.")
+                raise HttpError("The first line does not end with CR LF.")
             _request_line(bytes(data[begin : newline - 1]))
         if len(data) >= MAX_HEAD_BYTES:
             newline = data.find(b"\n", begin, MAX_HEAD_BYTES)
-            address = (newline if newline >= 0 else MAX_HEAD_BYTES) - begin
-            raise HeadTooLargeError(is_address=2 * address > MAX_HEAD_BYTES)
+            if 2 * ((newline if newline >= 0 else MAX_HEAD_BYTES) - begin) > MAX_HEAD_BYTES:
+                raise HttpError(_LONG_ADDRESS, "uri_too_long")
+            raise HttpError(_LARGE_HEAD, "head_too_large")
 
 
 class ChunkedBody:
@@ -110,8 +106,7 @@ class ChunkedBody:
         """Return how many of the next bytes belong to the body; of many small chunks only the first.
 
         Raises:
-            MalformedError: for a size that is none.
-            HeadTooLargeError: for extensions or trailers over the bound of a head.
+            HttpError: for a size that is none, and for extensions or trailers over the bound of a head.
         """
         at = self.trailing = lines = 0
         while at < len(data) and lines < _LINES_AT_ONCE and not self.is_complete:
@@ -125,7 +120,7 @@ class ChunkedBody:
             end = newline + 1 if newline >= 0 else len(data)
             self._empty_bytes += end - at
             if self._empty_bytes > MAX_HEAD_BYTES:
-                raise HeadTooLargeError
+                raise HttpError(_LARGE_HEAD, "head_too_large")
             self._line += data[at:end]
             self.trailing += self._is_in_trailers * (end - at)
             at = end
@@ -138,13 +133,13 @@ class ChunkedBody:
         line = bytes(self._line)
         self._line.clear()
         if not line.endswith(b"\r\n"):
-            raise MalformedError("A line between chunks does not end with CR LF.")
+            raise HttpError("A line between chunks does not end with CR LF.")
         if self._is_in_trailers:
             self.is_complete = line == b"\r\n"
             return
         size = line[:-2].partition(b";")[0].rstrip(b" \t")
         if not 0 < len(size) <= _MOST_DIGITS or size.translate(None, _HEX):
-            raise MalformedError("The size of a chunk is not a hexadecimal number.")
+            raise HttpError("The size of a chunk is not a hexadecimal number.")
         length = int(size, 16)
         self._is_in_trailers = not length
         self._due = length + 2 if length else 0
@@ -171,7 +166,7 @@ def read_head(lines: list[bytes]) -> Head:
     """Read the lines of a head.
 
     Raises:
-        MalformedError: if it is not HTTP/1.0 or 1.1, names no host or several, or says the body's length in none of the
+        HttpError: if it is not HTTP/1.0 or 1.1, names no host or several, or says the body's length in none of the
             ways that are beyond doubt.
     """
     method, target, version = _request_line(lines[0])
@@ -179,23 +174,23 @@ def read_head(lines: list[bytes]) -> Head:
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         if not colon or not name or name.strip() != name:
-            raise MalformedError("A header is not of the form NAME: VALUE.")
+            raise HttpError("A header is not of the form NAME: VALUE.")
         name = name.lower()
         if name in _READ:
             if name in found and name != b"upgrade":
-                raise MalformedError(f"The header {name.decode()} is there twice.")
+                raise HttpError(f"The header {name.decode()} is there twice.")
             found[name] = value.strip(b" \t")
     host = found.get(b"host")
     if host is None and version == b"HTTP/1.1":
-        raise MalformedError("There is no Host header.")
+        raise HttpError("There is no Host header.")
     hosts = [] if host is None else [_name_of(host)]
     path, _, query = target.partition(b"?")
     if query.count(b"&") > _MOST_OPTIONS:  # each is an object and some microseconds
-        raise MalformedError(f"The query has over {_MOST_OPTIONS} options.")
+        raise HttpError(f"The query has over {_MOST_OPTIONS} options.")
     if b"%2" in path:
         path = path.replace(b"%2e", b".").replace(b"%2E", b".").replace(b"%2f", b"/").replace(b"%2F", b"/")
     if b"#" in path or not {b".", b".."}.isdisjoint(path.split(b"/")):
-        raise MalformedError("The address has a fragment, or a part that is . or ..")
+        raise HttpError("The address has a fragment, or a part that is . or ..")
     _, scheme, address = target.partition(b"://")
     if scheme and not target.startswith(b"/"):
         hosts.append(_name_of(address.replace(b"?", b"/").partition(b"/")[0]))
@@ -222,7 +217,7 @@ def is_among(host: str, hosts: frozenset[str]) -> bool:
 def _request_line(line: bytes) -> list[bytes]:
     words = line.split(b" ")
     if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
-        raise MalformedError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
+        raise HttpError("The first line is not one of HTTP/1.0 or HTTP/1.1.")
     return words
 
 
@@ -230,12 +225,12 @@ def _body(found: dict[bytes, bytes], version: bytes) -> int | ChunkedBody:
     coding, length = found.get(b"transfer-encoding"), found.get(b"content-length")
     if coding is not None:
         if coding.lower() != b"chunked" or length is not None or version == b"HTTP/1.0":
-            raise MalformedError("Transfer-Encoding may be chunked, in HTTP/1.1, without a Content-Length.")
+            raise HttpError("Transfer-Encoding may be chunked, in HTTP/1.1, without a Content-Length.")
         return ChunkedBody()
     if length is None:
         return 0
     if not length.isdigit() or len(length) > _MOST_DIGITS:
-        raise MalformedError("The Content-Length is not a number.")
+        raise HttpError("The Content-Length is not a number.")
     return int(length)
 
 
@@ -243,15 +238,15 @@ def _body(found: dict[bytes, bytes], version: bytes) -> int | ChunkedBody:
 def _name_of(host: bytes) -> str:
     """Return the name or address of a Host header, without its port."""
     if len(host) > _LONGEST_HOST or host.translate(None, _HOST):
-        raise MalformedError("The Host header is no host.")
+        raise HttpError("The Host header is no host.")
     name, port = host.decode().lower(), ""
     if name.startswith("["):
         name, end, port = name[1:].partition("]")
         if not end or not port.startswith(":"[: len(port)]):
-            raise MalformedError("The Host header is no host.")
+            raise HttpError("The Host header is no host.")
         port = port.removeprefix(":")
     elif ":" in name:
         name, _, port = name.partition(":")
     if port and not port.isdigit():
-        raise MalformedError("The port of the Host header is no number.")
+        raise HttpError("The port of the Host header is no number.")
     return name.removesuffix(".")

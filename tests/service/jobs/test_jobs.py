@@ -112,7 +112,7 @@ class HangingOutbound:
         self.delivered.set()
         yield SimpleNamespace(status=200)
 
-    async def close(self):
+    async def aclose(self):
         pass
 
 

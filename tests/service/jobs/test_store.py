@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.jobs import store as stores
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.store import CallerFullError, JobsFolderError, JobStore, StoreFullError
 
@@ -19,7 +20,7 @@ DELIVERY = Delivery("https://hooks.example/", "a secret of some length", "key al
 
 
 def store_in(folder, **limits) -> JobStore:
-    return JobStore(folder, **({"max_jobs": 100, "max_jobs_of_caller": None, "max_bytes": 10_000} | limits))
+    return JobStore(folder, **({"max_jobs": 100, "max_jobs_of_caller": None} | limits))
 
 
 @pytest.fixture
@@ -94,8 +95,9 @@ def test_a_job_that_is_queued_again_waits_for_its_time(store):
     assert store.start_next(50.0).id == "a"
 
 
-def test_the_number_of_jobs_is_limited(tmp_path):
-    store = store_in(tmp_path, max_jobs=3, max_jobs_of_caller=2, max_bytes=100)
+def test_the_number_of_jobs_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "MAX_BYTES", 100)
+    store = store_in(tmp_path, max_jobs=3, max_jobs_of_caller=2)
     add(store, "a")
     add(store, "b")
     with pytest.raises(CallerFullError):
@@ -218,7 +220,7 @@ def test_no_other_user_can_read_the_files(store, tmp_path):
 def work_until_killed(folder, fifo) -> None:
     """Add and do jobs for ever; print each job that was accepted."""
     told = os.open(fifo, os.O_WRONLY)
-    store = store_in(folder, max_jobs=10**6, max_bytes=10**9)
+    store = store_in(folder, max_jobs=10**6)
     number = 0
     while True:
         number += 1
