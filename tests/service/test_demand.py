@@ -59,20 +59,6 @@ def parts(idle_seconds: float = 60.0):
 
 
 @asynchronous
-async def test_a_request_that_leaves_does_not_end_the_load_of_others():
-    _, _, residency, demand = parts()
-    first, second = (asyncio.create_task(get_or_load(demand, "late")) for _ in range(2))
-    while not residency.loads:
-        await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.sleep(0)
-    residency.may_load.set()
-
-    assert (await second).id == "late"
-    assert residency.loads == ["late.nemo"]
-
-
-@asynchronous
 async def test_a_model_that_one_engine_has_stays_while_another_loads_it():
     clock, catalog, residency, demand = parts()
     asking = asyncio.create_task(get_or_load(demand, "late"))

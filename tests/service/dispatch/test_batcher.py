@@ -52,6 +52,19 @@ def padded(batch: list[Utterance]) -> float:
     return len(batch) * max(utterance.seconds for utterance in batch)
 
 
+@given(st.floats(0.1, 7200), st.floats(0, 1))
+def test_an_utterance_lies_in_the_smallest_bucket_that_holds_it(longest, share):
+    edges = bucket_edges(longest)
+    seconds = longest * share
+
+    index = pick_bucket(seconds, edges)
+
+    assert edges == sorted(set(edges))
+    assert edges[-1] == longest
+    assert seconds <= edges[index]
+    assert index == 0 or seconds > edges[index - 1]
+
+
 @given(st.lists(st.tuples(SECONDS, st.sampled_from(LANES)), max_size=60), st.floats(1, 300))
 def test_every_utterance_leaves_once_in_a_batch_of_its_decoder_and_none_is_empty_while_one_waits(waiting, budget):
     queue = Queue()

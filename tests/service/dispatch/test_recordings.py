@@ -11,7 +11,7 @@ import pytest
 
 from audio.recording import Recording
 from service.dispatch.cut_recording import CutRecording
-from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
+from service.dispatch.errors import DeadlineExceededError, TranscriptionFailedError
 from service.dispatch.recordings import Options, Recordings
 from service.engine.protocol import FailureKind
 from tests.asynchronous import asynchronous
@@ -223,20 +223,6 @@ async def test_of_several_parts_that_fail_the_first_is_raised_and_the_others_are
     gc.collect()
     await settle()
     assert not unretrieved
-
-
-@asynchronous
-async def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(monkeypatch):
-    _, _, recordings = front()
-    with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
-        waiting = asyncio.create_task(collect(recordings.transcribe(source, OPTIONS)))
-        await settle()
-
-        with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
-            await collect(recordings.transcribe(another, OPTIONS))
-
-        waiting.cancel()
-        await asyncio.wait({waiting})
 
 
 @asynchronous

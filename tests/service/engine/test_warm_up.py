@@ -302,14 +302,6 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
     assert model.searches == warmed
 
 
-def test_the_budget_counts_the_padding_of_a_bucket(gpu):
-    engine = recognizer(LENGTHS, 1920.0)
-
-    first = next(batches(engine, LENGTHS, [6.05] * 400))
-
-    assert len(first) == 240  # of 8 s each; of 6.05 s they were 317
-
-
 def test_an_utterance_made_longer_by_resampling_still_has_a_shape(gpu):
     engine = recognizer([2.0, 8.0], 100.0)
 
