@@ -277,17 +277,12 @@ class Supervisor:
         self._timeout = timeout
         self._clock = clock
         self._command = [sys.executable, "-P", "-m", module, "--device", device, *engine_arguments]
-        self._engine: Engine | None = None
+        self.engine: Engine | None = None  # the one that is running now
         self._stopping = asyncio.Event()
         self._was_ready = False
         # Started now, so that batches can be sent later even if the system can start no thread.
         self._writing = ThreadPoolExecutor(1, "staging")
         self._writing.submit(int)
-
-    @property
-    def engine(self) -> Engine | None:
-        """The engine that is running now."""
-        return self._engine
 
     async def run(self) -> None:
         """Start and replace engines until `stop`.
@@ -313,7 +308,7 @@ class Supervisor:
             "engine gone",
             extra={"pid": engine.pid, "device": engine.name, "reason": str(loss)},
         )
-        self._engine = None
+        self.engine = None
         self._listener.engine_lost(engine, loss)
         if engine.tried is not None and loss is not Loss.STOPPED:  # it begins again without that path
             self._bar(engine.tried.setup, engine.tried.path or "", "hung" if loss is Loss.STUCK else "failed")
@@ -343,7 +338,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Ask the engine to end, and kill it if it does not."""
         self._stopping.set()
-        if (engine := self._engine) is None:
+        if (engine := self.engine) is None:
             return
         engine.stop()
         await end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
@@ -354,19 +349,19 @@ class Supervisor:
         Raises:
             ModelLoadError: if it cannot be loaded, or there is no engine, or it is lost meanwhile.
         """
-        if self._engine is None:
+        if self.engine is None:
             raise EngineGoneError("no engine is running; try again later")
         answer = self._awaited[load.model] = asyncio.get_running_loop().create_future()
         self._loads[load.model] = load
-        self._engine.load(msgspec.structs.replace(load, barred=self._barred))
+        self.engine.load(msgspec.structs.replace(load, barred=self._barred))
         await asyncio.shield(answer)
 
     def unload(self, model: str) -> None:
         """Unload a model that no request uses."""
         self._loads.pop(model, None)
         self._required -= {model}
-        if self._engine is not None:
-            self._engine.unload(model)
+        if self.engine is not None:
+            self.engine.unload(model)
 
     async def _start(self) -> Engine:
         async with started(self._command, environment=_environment()) as child:
@@ -376,7 +371,7 @@ class Supervisor:
         for load in self._loads.values():
             engine.load(msgspec.structs.replace(load, barred=self._barred))
         self._listener.engine_started(engine)
-        self._engine = engine
+        self.engine = engine
         return engine
 
     async def _watch(self, engine: Engine) -> Loss:
