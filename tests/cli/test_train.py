@@ -12,7 +12,7 @@ import cli
 from models import load_model
 from tests.conftest import ROOT
 from tests.models.checkpoint.hub_stand_in import NAME
-from tests.training.small_run import TEXTS, manifest, recipe_file
+from tests.training.small_run import TEXTS, log, manifest, recipe_file
 from training.lock import locked
 
 
@@ -42,11 +42,11 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
     assert out[5].startswith("step 1: loss ")
     assert out[6].startswith("step 4/4: loss ")
     assert out[7].startswith("step 4: dev WER ")
-    log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
-    assert log[-1]["wer"]["all"] > 0
-    assert log[1]["memory"] > 10_000_000
-    lowest, step = min((line["wer"]["all"], line["step"]) for line in log if "wer" in line)
+    lines = log(recipe / "out")
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 4]
+    assert lines[-1]["wer"]["all"] > 0
+    assert lines[1]["memory"] > 10_000_000
+    lowest, step = min((line["wer"]["all"], line["step"]) for line in lines if "wer" in line)
     assert out[8].endswith(
         f"model.nemo: the averaged weights of step {step}, with the lowest WER on dev, {100 * lowest:.2f} %"
         + (": training did not lower it" if step == 0 else "")
@@ -88,17 +88,16 @@ def test_a_finished_run_is_made_longer(recipe, capsys):
     assert run(recipe, "--resume") == 0
 
     assert "step 4 of 7" in capsys.readouterr().out
-    steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in log(recipe / "out")]
     assert steps[-3:] == [5, 6, 7]
 
 
 def test_the_best_on_dev_is_exported_and_not_the_last(recipe, capsys):
     run(recipe)
-    log = recipe / "out" / "log.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = log(recipe / "out")
     rates = {0: 0.25, 4: 0.5}  # as if the run had made the model worse
     lines = [line | {"wer": {"all": rates[line["step"]]}} if "wer" in line else line for line in lines]
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (recipe / "out" / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (recipe / "out" / "best.nemo").write_bytes(b"the weights of step 0")
 
     assert run(recipe, "--resume", "--export", str(recipe / "model.nemo")) == 0
@@ -231,7 +230,7 @@ def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(r
         "garbage.wav",
         "gone.wav",
     ]
-    steps = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    steps = log(recipe / "out")
     assert len(steps) == 12
     assert sum(step.get("skipped", 0) for step in steps) >= 3
 
@@ -251,7 +250,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_with_room(recipe, capsys, r
     assert err.count("\n") == 1
     assert not list((recipe / "out").glob("*.new"))
     assert run(recipe, "--resume") == 0
-    steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in log(recipe / "out")]
     assert steps == list(range(1, 13))
 
 

@@ -25,10 +25,6 @@ def test_an_epoch_has_the_clips_of_a_data_set_as_often_as_its_weight_says(tmp_pa
     assert drawn(run_of(tmp_path, weights=[3, 0.5])) == pytest.approx([3, 3, 0.5, 0.5], abs=0.25)
 
 
-def test_without_weights_each_clip_is_there_once(tmp_path):
-    assert drawn(run_of(tmp_path)).tolist() == [1, 1, 1, 1]
-
-
 def test_a_run_with_weights_resumes_as_if_it_had_not_stopped(tmp_path):
     assert_resumes(lambda: run_of(tmp_path, weights=[3, 0.5]), steps=8)
 

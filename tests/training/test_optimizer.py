@@ -9,9 +9,12 @@ from training.recipe_shapes import Student
 from training.student import new_network, student_config
 
 
-def test_matrices_only_are_decayed():
-    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
+@pytest.fixture
+def network():
+    return new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
 
+
+def test_matrices_only_are_decayed(network):
     groups = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups
 
     names = {id(parameter): name for name, parameter in network.named_parameters()}
@@ -24,9 +27,7 @@ def test_matrices_only_are_decayed():
     assert "ctc.projection.weight" in decayed
 
 
-def test_muon_has_the_matrices_of_the_encoder_and_nothing_else():
-    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
-
+def test_muon_has_the_matrices_of_the_encoder_and_nothing_else(network):
     muon, *others = new_optimizer(network, Optimizer(matrices="muon", peak=1e-3, warmup=1)).param_groups
 
     names = {id(parameter): name for name, parameter in network.named_parameters()}
@@ -38,8 +39,7 @@ def test_muon_has_the_matrices_of_the_encoder_and_nothing_else():
 
 
 @pytest.mark.parametrize("changes", [{}, {"algorithm": "novograd"}, {"matrices": "muon"}])
-def test_the_memory_of_its_state_is_known_before_the_first_step(changes):
-    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
+def test_the_memory_of_its_state_is_known_before_the_first_step(network, changes):
     optimizer = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, **changes))
     expected = optimizer.bytes
 

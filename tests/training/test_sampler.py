@@ -61,15 +61,6 @@ def test_a_weight_is_rounded_up_or_down_and_draws_of_one_clip_differ(weights, ep
         assert floor(weight) <= counts[take] <= ceil(weight)
 
 
-def test_a_weight_is_what_a_clip_gets_on_average():
-    sampling = sampler([5.0, 5.0], [0.3, 1.7])
-
-    drawn = Counter(draw.take for epoch in range(1000) for batch in batches_of(sampling, epoch) for draw in batch.draws)
-
-    assert drawn[0] / 1000 == pytest.approx(0.3, abs=0.05)
-    assert drawn[1] / 1000 == pytest.approx(1.7, abs=0.05)
-
-
 @given(SECONDS, st.integers(0, 20), st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
 def test_going_on_from_any_batch_gives_the_same_batches(seconds, done, seed):
