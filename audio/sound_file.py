@@ -19,7 +19,7 @@ _OPEN_LENGTH = 2**63 - 1
 # The most samples of a FLAC frame, and its least bytes (RFC 9639, 9.1 to 9.3).
 _FLAC_FRAME = 65_535
 _FLAC_FRAME_BYTES = 11
-_READ_AHEAD = 1 << 14  # more bytes than libFLAC buffers, which are 8,192
+_READ_AHEAD = 1 << 16  # more bytes than libFLAC buffers
 # 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
@@ -101,7 +101,7 @@ class SoundFileSource:
         """
         claimed: int = self._sound.frames
         unread = os.fstat(self._descriptor).st_size - self.place
-        if self._sound.format in {"FLAC", "MP3"} and unread > 8 * _READ_AHEAD:
+        if self._sound.format in {"FLAC", "MP3"} and unread > 2 * _READ_AHEAD:
             return True
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
