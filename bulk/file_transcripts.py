@@ -45,8 +45,8 @@ class Options:
     """How files are transcribed."""
 
     decoder: str | None = None  # one of ``model.decoders``, or None for the first
-    # If it names no language, and the model has a language identifier, that one decides: once for each
-    # channel, and for parts in which another language is certain.
+    # If it names no language, and the model has a language identifier, that one decides: once for each channel, and for
+    # parts in which another language is certain.
     prompt: Prompt = field(default_factory=Prompt)
     languages: Sequence[str] = ()  # the languages that may be spoken, for that decision; empty means all of the model
     # Seconds of audio and padding that are computed at once, until a batch does not fit; None suits the device.
