@@ -24,7 +24,8 @@ import yaml
 from benchmarks.environment import describe
 from training.loop import train
 from training.recipe_file import read_recipe
-from training.run import Run, has_state
+from training.run import Run
+from training.snapshot import STATE
 
 _RECIPE = Path("training/recipes/english.yaml")
 _GOLDEN = Path("tests/data/golden")
@@ -110,7 +111,7 @@ def _take_on_cpu(recipe: Path, folder: Path, count: int) -> None:
     """Take the first steps on the CPU, if that was not done before."""
     folder.mkdir(exist_ok=True)
     run = Run(read_recipe(recipe), folder, torch.device("cpu"))
-    if has_state(folder):
+    if (folder / STATE).exists():
         run.resume()
     if run.step < count:
         train(run, word_errors=None, report=print, stops=lambda: run.step >= count)

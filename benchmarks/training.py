@@ -41,7 +41,7 @@ from training.recipe import Objective, Precision, Recipe
 from training.recipe_file import read_recipe
 from training.recipe_shapes import Transducer
 from training.step import PartLosses
-from training.student import new_network, student_config
+from training.student import StudentNetwork, student_config
 
 if TYPE_CHECKING:
     from training.run import Run
@@ -176,14 +176,14 @@ def _step(
     config: ModelConfig, recipe: Recipe, batch: Batch, device: torch.device, ranks: Ranks
 ) -> Callable[[Precision], None]:
     """Return a function that takes a step of a new network, whose weights are float32 in each precision."""
-    network = new_network(config, recipe.dropout, seed=0).to(device)
+    network = StudentNetwork(config, recipe.dropout, seed=0).to(device)
     optimizer, average = new_optimizer(network, recipe.optimizer), WeightAverage(network, recipe.optimizer.ema)
     run = SimpleNamespace(
         network=network.train(),
         front_end=LogMelFeatures(config.features).to(device),
         device=device,
         config=config,
-        mode=TrainingMode(recipe),
+        mode=TrainingMode(network, recipe),
         recipe=SimpleNamespace(precision="float32", objective=Objective(), seed=0),
         step=0,
         teacher=None,

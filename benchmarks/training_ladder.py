@@ -102,7 +102,7 @@ class MeasuredRung:
 
     def read(self, count: int) -> None:
         """Read ``count`` batches, the same number of each bucket and at least one, full ones if there are any."""
-        steps = self.sampler.epoch(0)
+        steps = list(self.sampler.epoch(0))
         count = max(1, count // sum(clips > 0 for _, clips, _ in self.sampler.buckets))
         for bucket, (_, clips, rows) in enumerate(self.sampler.buckets):
             if not clips:

@@ -68,14 +68,11 @@ class AttentionVocabulary:
 
     def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
         """Return the labels of a transcript, in the language of the prompt."""
-        part, start = self._text(prompt)
+        part, start = self.part(prompt)
         return [start + label for label in part.encode(text)]
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:
-        """Return a transcript in the case of the pieces, without marks that have none; letters and digits without."""
-        return self._text(prompt)[0].spelled(text)
-
-    def _text(self, prompt: Prompt) -> tuple[PieceVocabulary, int]:
+    def part(self, prompt: Prompt) -> tuple[PieceVocabulary, int]:
+        """Return the vocabulary of a prompt's language, and its first label."""
         if len(self._texts) == 1:
             return next(iter(self._texts.values()))
         return self._texts[prompt.target_language or prompt.language or self.prompts.default_language]

@@ -1,6 +1,5 @@
 """Buckets of clips by length, and by labels where these are padded too: few shapes of batches, with little padding."""
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,14 +30,13 @@ class Buckets:
 
     def of_all(self, seconds: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
         """Return the index of each clip's bucket: of the shortest that hold it, the one with the fewest labels."""
-        numbers = np.asarray(labels)
-        lengths = np.searchsorted(self.bounds, np.asarray(seconds))
-        found = np.empty(len(numbers), dtype=np.int64)
-        for length, bound in enumerate(self.bounds):
-            inside = np.flatnonzero(lengths == length)
-            edges = [bucket.labels for bucket in self.all if bucket.seconds == bound]
-            first = bisect_left(self.all, Bucket(bound, edges[0]))
-            found[inside] = first + np.searchsorted(edges, numbers[inside])
+        bounds, edges = np.array([(bucket.seconds, bucket.labels) for bucket in self.all]).T
+        # Both as one number: which length it is, and the labels.
+        of_buckets, of_clips = (
+            np.searchsorted(self.bounds, lengths) * (edges.max() + 1) + numbers
+            for lengths, numbers in ((bounds, edges), (seconds, np.asarray(labels)))
+        )
+        found: NDArray[np.int64] = np.searchsorted(of_buckets, of_clips)
         return found
 
     def rows(self, bucket: int) -> int:

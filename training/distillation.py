@@ -66,7 +66,7 @@ def distillation_losses(
     total = total + (1.0 if apart else _POSTERIORS) * posteriors
     if network.maps:
         total = total + sum(distance(student.kept(state, number), state) for number, state in enumerate(wanted))
-    return Losses(total, states=states.mean(), posteriors=posteriors)
+    return Losses(total, {"states": states.mean(), "posteriors": posteriors})
 
 
 class _Student:

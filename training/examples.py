@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from audio.samples import Samples
 from training.attention_vocabulary import TrainingVocabulary
 from training.augment import Augmenter
+from training.clip import Clip
 from training.decoded import DecodedTakes
 from training.errors import ManifestError
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.student import FRONT_END
 from training.takes import Take
-from training.transcripts import sequence_of, tokens_of
+from training.transcripts import labels_of
 from transcripts.prompt import Prompt
 
 
@@ -72,8 +73,7 @@ class Examples:
         samples = self._augmenter.augmented(samples, random)
         features = len(samples) // FRONT_END.hop
         masks = draw_masks(features, self._mels, self._augmenter.config.spec_augment, random)
-        tokens = np.asarray(tokens_of(take.clip, take.clip.text, self._vocabulary), dtype=np.int64)
-        sequence = np.asarray(sequence_of(take.clip, tokens.tolist(), self._vocabulary), dtype=np.int64)
+        tokens, sequence = self._labels(take.clip, take.clip.text)
         if self._positions and len(sequence) > self._positions:
             raise ManifestError(
                 f"{take.clip} has {len(sequence)} labels with its prompt; the decoder has {self._positions} positions"
@@ -83,11 +83,15 @@ class Examples:
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
         features = FRONT_END.sample_rate // FRONT_END.hop
-        clip = replace(self.takes[0].clip, prompt=Prompt())
+        tokens, sequence = self._labels(replace(self.takes[0].clip, prompt=Prompt()), "")
         return Example(
             samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
             masked_frames=np.zeros(features, dtype=np.bool_),
             masked_mels=np.zeros(self._mels, dtype=np.bool_),
-            tokens=np.empty(0, dtype=np.int64),
-            sequence=np.asarray(sequence_of(clip, [], self._vocabulary), dtype=np.int64),
+            tokens=tokens,
+            sequence=sequence,
         )
+
+    def _labels(self, clip: Clip, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        tokens, sequence = labels_of(clip, text, self._vocabulary)
+        return np.asarray(tokens, dtype=np.int64), np.asarray(sequence, dtype=np.int64)

@@ -21,28 +21,22 @@ class TrainingMode:
         frozen: whether the whole encoder is frozen.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.batch_norm: Literal["batch", "ranks", "running"] = recipe.batch_norm or (
-            "running" if recipe.initial else "batch"
-        )
-        self.frozen = False
-        self._patterns = recipe.freeze
-        self._still: list[nn.Module] = []
-
-    def freeze(self, network: Network) -> None:
-        """Freeze weights, but no adapter; call it before an optimizer is made.
+    def __init__(self, network: Network, recipe: Recipe) -> None:
+        """Freeze weights, but no adapter; an optimizer is made afterwards.
 
         Raises:
             RecipeError: if a pattern matches no weight, or nothing is left to train.
         """
+        self.batch_norm: Literal["batch", "ranks", "running"] = recipe.batch_norm or (
+            "running" if recipe.initial else "batch"
+        )
         weights = {name: weight for name, weight in network.named_parameters() if not is_adapter(name)}
-        for name in named_by(self._patterns or (), weights, "freeze"):
+        for name in named_by(recipe.freeze or (), weights, "freeze"):
             weights[name].requires_grad = False
         if not any(weight.requires_grad for weight in network.parameters()):
             raise RecipeError("freeze leaves nothing to train", "freeze")
         self.frozen = _is_still(network.encoder)
-        if self._patterns:
-            self._still = [module for module in network.modules() if _is_still(module)]
+        self._still = [module for module in network.modules() if _is_still(module)] if recipe.freeze else []
 
     def apply(self, network: Network, *, is_silence: bool) -> None:
         """Set training mode, except of frozen modules and of batch norm with running statistics.

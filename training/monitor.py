@@ -135,6 +135,7 @@ class Monitor:
         if not self._journal:
             return
         fields = asdict(result) | {"audio_seconds": round(run.audio_seconds, 3)}  # of the run so far
+        fields |= fields.pop("losses")
         if not math.isfinite(result.gradient_norm):
             fields["gradient_norm"] = None  # JSON has no infinity
         if not result.skipped:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, ctc_loss, log_softmax
 
@@ -18,27 +17,20 @@ from training.recipe import Objective
 _IGNORED = -100
 
 
-# The parts of a loss.
-PARTS = ("ctc", "transducer", "attention", "states", "posteriors")
-
-
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses of a batch; None where a model has no such head or teacher, or the loss no weight."""
+    """The losses of a batch."""
 
     total: Tensor  # the weighted sum, which is minimised
-    ctc: Tensor | None = None  # negative log-probability of the transcripts, per label
-    transducer: Tensor | None = None  # the same by the transducer
-    attention: Tensor | None = None  # smoothed cross-entropy of the transcripts, per label
-    # Mean squared distance to the teacher's states or, in the first stage, of what modules return, as a share of their
-    # variance.
-    states: Tensor | None = None
-    posteriors: Tensor | None = None  # divergence from the teacher's posteriors, per weighted frame
+    # What it sums, by name: ``ctc`` and ``transducer``, the negative log-probability of the transcripts, per label;
+    # ``attention``, their smoothed cross-entropy, per label. With a teacher ``states``, the mean squared distance to
+    # its states or, in the first stage, of what modules return, as a share of their variance; and ``posteriors``, the
+    # divergence from its posteriors, per weighted frame.
+    parts: dict[str, Tensor]
 
-    def zeroed(self) -> "Losses":
-        """Return losses of 0 with gradients of 0, which processes can average as others."""
-        parts = {name: loss for name in PARTS if (loss := getattr(self, name)) is not None}
-        return Losses(0.0 * self.total, **{name: torch.zeros_like(loss) for name, loss in parts.items()})
+    def times(self, factor: float) -> "Losses":
+        """Return the losses times a factor; those of 0 have gradients of 0, which processes can average as others."""
+        return Losses(factor * self.total, {name: factor * loss for name, loss in self.parts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,53 +52,17 @@ def label_counts(batch: Batch, objective: Objective) -> LabelCounts:
     return LabelCounts(float(batch.token_lengths.sum()), sequences)
 
 
-def weighted(
-    logits: Tensor | None,
-    transducer: Tensor | None,
-    attention: Tensor | None,
-    lengths: Tensor,
-    batch: Batch,
-    objective: Objective,
-    counts: LabelCounts,
-) -> Losses:
-    """Return the weighted sum of the losses of a batch, and its parts.
+def ctc_objective(logits: Tensor, lengths: Tensor, batch: Batch, counts: LabelCounts) -> Tensor:
+    """Return the CTC loss (Graves et al., 2006) per label of the transcripts.
 
-    ``logits`` [batch, frames, labels + 1] are of the CTC head or, beside an attention decoder, of the auxiliary one;
-    the losses of a transducer and of an attention decoder are per label. None is for a head that is not there.
+    Logits are [batch, frames, labels + 1], the blank last. A transcript that is too long for its frames has no
+    alignment, and counts 0.
     """
-    total = torch.zeros((), device=lengths.device)
-    ctc = None
-    weight = objective.ctc if attention is None else objective.auxiliary_ctc
-    if logits is not None and weight:  # only then are they needed in float32, and as many as the logits
-        log_probabilities = log_softmax(logits.float(), dim=-1)
-        ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
-        total = total + weight * ctc
-    if transducer is not None:
-        total = total + objective.transducer * transducer
-    if attention is not None:
-        total = total + attention
-    return Losses(total, ctc, transducer, attention)
-
-
-def ctc_objective(
-    log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor, labels: float
-) -> Tensor:
-    """Return the CTC loss (Graves et al., 2006) divided by ``labels``.
-
-    Log probabilities are [batch, frames, labels + 1], the blank last. A transcript that is too long for its frames has
-    no alignment, and counts 0.
-    """
-    blank = log_probabilities.size(2) - 1
-    of_clips = ctc_loss(
-        log_probabilities.transpose(0, 1),
-        tokens,
-        lengths,
-        token_lengths,
-        blank=blank,
-        reduction="none",
-        zero_infinity=True,
-    )
-    return of_clips.sum() / max(labels, 1.0)
+    log_probabilities = log_softmax(logits.float(), dim=-1).transpose(0, 1)
+    blank = logits.size(2) - 1
+    numbers = lengths, batch.token_lengths
+    loss = ctc_loss(log_probabilities, batch.tokens, *numbers, blank, reduction="sum", zero_infinity=True)
+    return loss / max(counts.transcripts, 1.0)
 
 
 def transducer_objective(

@@ -4,15 +4,16 @@ Each size is tried by a step of the real model (forward, backward and optimizer)
 as many labels as the bucket may have.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
 
 from models.config import ModelConfig
-from models.device.memory import MEMORY_SHARE, is_out_of_memory, leave_room
+from models.device.memory import is_out_of_memory
 from training.batch import Batch
 from training.buckets import Bucket
 from training.memory import forget_peak, peak_bytes
@@ -30,29 +31,31 @@ _WORTH_IT = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The cost of a step: its time, and its peak of GPU memory (None on a CPU)."""
+    """The cost of a step: its time, endless if it does not fit, and its peak of GPU memory (None on a CPU)."""
 
     seconds: float
-    bytes: int | None
+    bytes: int | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step fits the memory."""
+        return self.seconds < math.inf
 
 
-# Returns the cost of a step with a number of clips of a bucket, or None if they do not fit.
-Measure = Callable[[Bucket, int], Measured | None]
+# Returns the cost of a step with a number of clips of a bucket.
+Measure = Callable[[Bucket, int], Measured]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The batch size found for a bucket of some clips, the recipe's, and the cost of a step with each.
-
-    ``given`` is None if the recipe's does not fit.
-    """
+    """The batch size found for a bucket of some clips, the recipe's, and the cost of a step with each."""
 
     bucket: Bucket
     clips: int
     rows: int
     step: Measured
     given_rows: int
-    given: Measured | None
+    given: Measured
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
@@ -94,26 +97,17 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
         step = cache(partial(measure, bucket))
         most = max(1, clips)
         if by_memory:
-            rows = largest_that_fits(lambda rows, step=step: step(rows) is not None, most)  # type: ignore[misc]
+            rows = largest_that_fits(lambda rows, step=step: step(rows).fits, most)  # type: ignore[misc]
         else:
-            rows = fastest(partial(_speed, step), most)
-        best = step(rows) if rows else None
-        if best is None:
+            rows = fastest(lambda rows, step=step: rows / step(rows).seconds, most)  # type: ignore[misc]
+        if not step(max(1, rows)).fits:
             raise MemoryError(f"a clip of {bucket.seconds:.1f} s with {bucket.labels} labels")
-        found.append(Found(bucket, clips, rows, best, given_rows, step(given_rows)))
+        found.append(Found(bucket, clips, rows, step(rows), given_rows, step(given_rows)))
     return found[::-1]
 
 
-def _speed(step: Callable[[int], Measured | None], rows: int) -> float:
-    taken = step(rows)
-    return rows / taken.seconds if taken else 0.0
-
-
-def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[str]:
-    """Return lines with the batch sizes found, and how much faster an epoch is with them.
-
-    With the recipe's optimizer, a line says which rate and average suit the new batches.
-    """
+def table(found: Sequence[Found], optimizer: Optimizer) -> list[str]:
+    """Return lines with the batch sizes found, how much faster an epoch is, and which rate and average suit them."""
     lines = ["seconds  labels   clips  batch     step   memory"]
     for one in found:
         memory = "" if one.step.bytes is None else f"{one.step.bytes / 2**30:.2f} GiB"
@@ -121,17 +115,16 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
             f"{one.bucket.seconds:7.1f} {one.bucket.labels:7} {one.clips:7,} {one.rows:6} "
             f"{1000 * one.step.seconds:5.0f} ms {memory:>8}"
         )
-    own = _epoch((one.clips, one.rows, one.step) for one in found)
-    given = _epoch((one.clips, one.given_rows, one.given) for one in found)
-    assert own, "what was found fits"
+    own = sum(one.clips / one.rows * one.step.seconds for one in found)
+    given = sum(one.clips / one.given_rows * one.given.seconds for one in found)
     name = "the recipe's batches"
-    lines.append(f"an epoch is {given / own:.2f} x as fast as with {name}" if given else f"{name}: does not fit")
-    if given is not None and given <= own:
+    lines.append(
+        f"an epoch is {given / own:.2f} x as fast as with {name}" if given < math.inf else f"{name}: do not fit"
+    )
+    if given <= own:
         return [*lines, "keep the recipe's batches: the others are no faster"]
-    if optimizer:
-        lines.append(_suited(found, optimizer))
-    lines.append(f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}")
-    return lines
+    rows = ", ".join(str(one.rows) for one in found)
+    return [*lines, _suited(found, optimizer), f"for the recipe: batches: {{rows: [{rows}], ...}}"]
 
 
 def _suited(found: Sequence[Found], optimizer: Optimizer) -> str:
@@ -140,53 +133,34 @@ def _suited(found: Sequence[Found], optimizer: Optimizer) -> str:
     With k times the clips in a step, the rate of an adaptive optimizer grows by the root of k (Malladi et al., 2022,
     arXiv 2205.10287), and the average forgets k steps in one (Busbridge et al., 2023, arXiv 2307.13813).
     """
-    own, before = (sum(one.clips / getattr(one, rows) for one in found) for rows in ("rows", "given_rows"))
-    times = before / own
+    times = sum(one.clips / one.given_rows for one in found) / sum(one.clips / one.rows for one in found)
     peak, ema = min(1.0, optimizer.peak * times**0.5), optimizer.ema**times
     suited = f"optimizer: {{peak: {peak:.3g}, ema: {ema:.4g}}}"
     return f"a step has {times:.2f} times the clips; to learn as before: {suited}"
 
 
-def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
-    """Return the seconds of an epoch, or None if a batch does not fit."""
-    total = 0.0
-    for clips, rows, step in buckets:
-        if step is None:
-            return None
-        total += clips / rows * step.seconds
-    return total
+def measured(run: Run, bucket: Bucket, rows: int) -> Measured:
+    """Take two steps of ``rows`` clips, after which the weights are of no use.
 
-
-class Steps:
-    """Takes steps of a run for their cost alone, after which its weights are of no use."""
-
-    def __init__(
-        self, run: Run, clock: Callable[[], float] = time.perf_counter, memory_share: float = MEMORY_SHARE
-    ) -> None:
-        self._run = run
-        self._clock = clock
-        leave_room(run.device, memory_share)
-
-    def measure(self, bucket: Bucket, rows: int) -> Measured | None:
-        """Take two steps of ``rows`` clips; return the second's time and the peak of both; None if they do not fit."""
-        device = self._run.device
-        batch = noise(self._run.config, bucket, rows)
-        try:
-            forget_peak(device)
-            take_step(self._run, batch)
-            began = self._clock()
-            take_step(self._run, batch)
-            seconds = self._clock() - began
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            seconds = None
-        if seconds is None:
-            # Only here, where the error and what its frames held is gone, are the tensors of the step free.
-            self._run.optimizer.zero_grad()
-            torch.cuda.empty_cache()
-            return None
-        return Measured(seconds, peak_bytes(device) if device.type == "cuda" else None)
+    Returns:
+        The second's time and the peak of both.
+    """
+    device, batch = run.device, noise(run.config, bucket, rows)
+    try:
+        forget_peak(device)
+        take_step(run, batch)
+        began = time.perf_counter()
+        take_step(run, batch)
+        seconds = time.perf_counter() - began
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        seconds = math.inf
+    if seconds == math.inf:
+        # Only here, where the error and what its frames held is gone, are the tensors of the step free.
+        run.optimizer.zero_grad()
+        torch.cuda.empty_cache()
+    return Measured(seconds, peak_bytes(device) if device.type == "cuda" else None)
 
 
 def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:

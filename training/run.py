@@ -5,14 +5,13 @@ import json
 import math
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from models.checkpoint import Checkpoint, CheckpointError
 from models.checkpoint.nemo.file import aligner_files
-from models.config import ConformerConfig, ModelConfig
+from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.adapters import add_adapters, merged
 from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
@@ -38,8 +37,8 @@ from training.sampler import BucketSampler, Position
 from training.snapshot import STATE, check_identity, read_snapshot, write_snapshot
 from training.student import (
     INITIAL,
+    StudentNetwork,
     check_tunable,
-    new_network,
     of_the_model,
     pupil_config,
     read_named,
@@ -50,7 +49,7 @@ from training.student import (
 from training.take_index import TakeIndex, take_index
 from training.takes import Take
 from training.teacher import TeacherModel, read_teacher
-from training.transcripts import tokens_of
+from training.transcripts import labels_of
 from training.vocabulary import CharacterVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
@@ -102,25 +101,24 @@ class Run:
             self.takes = take_index(folder / _INDEX, recipe, self.vocabulary, config)
         self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
-        of_teacher = teacher.config.encoder if teacher else None
-        assert of_teacher is None or isinstance(of_teacher, ConformerConfig), "checked when it was read"
-        self.network = new_network(
+        self.network = StudentNetwork(
             self.config,
             recipe.dropout,
             recipe.seed,
-            of_teacher,
+            teacher.config.encoder if teacher else None,
             has_auxiliary_ctc=recipe.objective.auxiliary_ctc > 0,
         ).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
-        self.front_end = _front_end(teacher or (None if recipe.shape else initial), self.config).to(device)
+        source = teacher or (None if recipe.shape else initial)
+        own = (source.window, source.mel_bank) if source else ()
+        self.front_end = LogMelFeatures(self.config.features, *own).to(device)
         # The checkpoint with the aligner of the model that is tuned, if it has one.
         self._aligned = recipe.initial if initial and initial.aligner and not recipe.shape else None
         if recipe.adapters:
             add_adapters(self.network, recipe.adapters, recipe.seed)
         if recipe.recompute:
             recompute_layers(self.network)
-        self.mode = TrainingMode(recipe)
-        self.mode.freeze(self.network)
+        self.mode = TrainingMode(self.network, recipe)
         if self.network.ctc and not teacher and not recipe.objective.ctc:
             self.network.ctc.requires_grad_(requires_grad=False)  # it is not part of the loss
         _check_auxiliary_ctc(recipe, self.config, self.mode)
@@ -135,7 +133,7 @@ class Run:
             positions=self.config.attention.positions if self.config.attention else None,
         )
         for take in self.dev:
-            tokens_of(take.clip, "", self.vocabulary)  # checks that the vocabulary has its language
+            labels_of(take.clip, "", self.vocabulary)  # checks that the vocabulary has its language
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
         self.survey = [*self.takes.survey, *(one.survey for one in augmenter.recordings)]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
@@ -183,7 +181,7 @@ class Run:
         if not self.ranks.is_first:
             return
         state = {
-            "identity": json.dumps(self._identity),
+            "identity": self._identity,
             "step": self.step,
             **dataclasses.asdict(self.position),
             "audio_seconds": self.audio_seconds,
@@ -192,7 +190,7 @@ class Run:
             "optimizer": self.optimizer.state_dict(),
             "loss_scale": self.loss_scale.state_dict(),
         }
-        write_snapshot(_state_path(self.folder), state)
+        write_snapshot(self.folder / STATE, state)
 
     def resume(self) -> None:
         """Restore the saved state.
@@ -200,10 +198,10 @@ class Run:
         Raises:
             ResumeError: if there is none that can be read, or it is of another recipe or other clips.
         """
-        path = _state_path(self.folder)
+        path = self.folder / STATE
         state = read_snapshot(path, self.device)
         try:
-            check_identity(path, json.loads(state["identity"]), json.loads(json.dumps(self._identity)))
+            check_identity(path, json.loads(state["identity"]), json.loads(self._identity))
             self.network.load_state_dict(state["network"])
             self.average.restore(state["average"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -227,15 +225,6 @@ class Run:
             raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
         except CheckpointError as error:
             raise TrainingError(f"{path} cannot be written: {error}") from error
-
-
-def has_state(folder: Path) -> bool:
-    """Return whether ``folder`` holds the state of a run."""
-    return _state_path(folder).exists()
-
-
-def _state_path(folder: Path) -> Path:
-    return folder / STATE
 
 
 def _dev_takes(dev: Dev) -> list[Take]:
@@ -310,13 +299,6 @@ def _with_trained_length(config: ModelConfig, recipe: Recipe, takes: TakeIndex) 
     return config
 
 
-def _front_end(checkpoint: Checkpoint | None, config: ModelConfig) -> LogMelFeatures:
-    """Return the front end of a teacher or of a model that is tuned, or else a new one."""
-    if checkpoint:
-        return LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank)
-    return LogMelFeatures(config.features)
-
-
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
     seconds, labels, batches = takes.seconds, takes.labels, recipe.batches
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
@@ -329,16 +311,8 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     return BucketSampler(seconds, takes.weights(recipe.data.weights), buckets, recipe.seed, labels, batches.parts)
 
 
-def _identity(recipe: Recipe, takes: TakeIndex, recordings: Sequence[Recordings]) -> dict[str, Any]:
+def _identity(recipe: Recipe, takes: TakeIndex, recordings: Sequence[Recordings]) -> str:
     """Return what must not change when a run is resumed: its recipe without folders, its takes and its recordings."""
-    values = _without_folders(dataclasses.asdict(recipe))
-    kept = {key: value for key, value in values.items() if key not in _CHANGEABLE}
-    return kept | {"clips": takes.digest, "recordings": [one.digest for one in recordings]}
-
-
-def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds
-    if isinstance(values, dict):
-        return {key: _without_folders(value) for key, value in values.items()}
-    if isinstance(values, tuple):
-        return [_without_folders(value) for value in values]
-    return values.name if isinstance(values, Path) else values
+    kept = {key: value for key, value in dataclasses.asdict(recipe).items() if key not in _CHANGEABLE}
+    kept |= {"clips": takes.digest, "recordings": [one.digest for one in recordings]}
+    return json.dumps(kept, default=lambda path: path.name)

@@ -41,56 +41,41 @@ class PlannedBatch:
     part: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """The steps of an epoch, in order: all parts of each.
 
     Attributes:
-        takes: the takes that it draws, step after step, before the steps are put in order.
+        number: its number.
+        takes: the takes that it draws, part after part, before the steps are put in order.
+        copies: the number of each draw among those of its take.
         part_starts: the index in ``takes`` of each part's first draw, and at last the number of draws.
         part_seconds: the length that the clips of each part are padded to.
+        order: the steps in order.
     """
 
-    def __init__(
-        self,
-        number: int,
-        draws: tuple[NDArray[np.int64], NDArray[np.int64]],
-        starts: NDArray[np.int64],
-        seconds: NDArray[np.float64],
-        order: NDArray[np.int64],
-        parts: int,
-    ) -> None:
-        """Hold a plan.
-
-        Args:
-            number: the epoch.
-            draws: takes, and the number of each draw among those of its take, step after step.
-            starts: the first draw of each step, and at last the number of draws, [steps + 1].
-            seconds: the length that the clips of each step are padded to.
-            order: the steps in order.
-            parts: parts of a step.
-        """
-        self.takes, self._copies = (each.astype(np.int32) for each in draws)
-        shares = np.diff(starts)[:, None] * np.arange(parts) // parts
-        self.part_starts = np.append((starts[:-1, None] + shares).ravel(), starts[-1])
-        self.part_seconds = np.repeat(seconds, parts)
-        self._number = number
-        self._order = order
-        self._parts = parts
+    number: int
+    takes: NDArray[np.int32]
+    copies: NDArray[np.int32]
+    part_starts: NDArray[np.int64]
+    part_seconds: NDArray[np.float64]
+    order: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[tuple[PlannedBatch, ...]]:
-        return (self[place] for place in range(len(self)))
+        return map(self.step, range(len(self)))
 
-    def __getitem__(self, place: int) -> tuple[PlannedBatch, ...]:
-        first = int(self._order[place]) * self._parts
-        position = Position(self._number, place)
-        return tuple(self._part(first + part, position, part) for part in range(self._parts))
+    def step(self, place: int) -> tuple[PlannedBatch, ...]:
+        """Return the parts of a step."""
+        parts = len(self.part_seconds) // len(self)
+        first = int(self.order[place]) * parts
+        return tuple(self._part(first + part, Position(self.number, place), part) for part in range(parts))
 
     def _part(self, index: int, position: Position, part: int) -> PlannedBatch:
         inside = slice(self.part_starts[index], self.part_starts[index + 1])
-        draws = map(Draw, self.takes[inside].tolist(), self._copies[inside].tolist())
+        draws = map(Draw, self.takes[inside].tolist(), self.copies[inside].tolist())
         return PlannedBatch(position, tuple(draws), float(self.part_seconds[index]), part)
 
 
@@ -142,11 +127,14 @@ class BucketSampler:
             starts += begin
             seconds += [shape.seconds] * len(begin)
         edges = np.array([*starts, len(takes)])
-        steps = random.permutation(len(starts))
-        epoch = Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
+        shares = np.diff(edges)[:, None] * np.arange(self._parts) // self._parts
+        part_starts = np.append((edges[:-1, None] + shares).ravel(), len(takes))
+        drawn, numbers = (each[order].astype(np.int32) for each in (takes, copies))
         if self._seconds is not None and starts:
-            epoch.part_seconds = np.maximum.reduceat(self._seconds[epoch.takes], epoch.part_starts[:-1])
-        return epoch
+            part_seconds = np.maximum.reduceat(self._seconds[drawn], part_starts[:-1])
+        else:
+            part_seconds = np.repeat(seconds, self._parts)
+        return Epoch(number, drawn, numbers, part_starts, part_seconds, random.permutation(len(starts)))
 
     def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
         """Yield the parts ``own`` of each step, or all, without end, from the step at ``start``.
@@ -158,7 +146,7 @@ class BucketSampler:
         while True:
             epoch = self.epoch(number)
             for place in range(first, len(epoch)):
-                step = epoch[place]
+                step = epoch.step(place)
                 yield from (step[part] for part in own)
             number, first = number + 1, 0
 

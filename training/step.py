@@ -13,32 +13,26 @@ from training.batch import Batch
 from training.distillation import distillation_losses
 from training.errors import TrainingError
 from training.objective import (
-    PARTS,
     LabelCounts,
     Losses,
     attention_objective,
+    ctc_objective,
     label_counts,
     transducer_objective,
-    weighted,
 )
 from training.precision import autocast
 from training.recipe import Recipe
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
-from training.teacher import TeacherModel
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step: the loss and its parts as in ``Losses``, and what was computed."""
+    """The result of a step."""
 
     loss: float
-    ctc: float | None
-    transducer: float | None
-    attention: float | None
-    states: float | None
-    posteriors: float | None
+    losses: dict[str, float]  # its parts by name, as in ``Losses``
     gradient_norm: float  # the gradient's norm before clipping
     learning_rate: float
     audio_seconds: float  # audio in it
@@ -116,58 +110,58 @@ def _counts_of_step(run: Run, parts: Sequence[Batch]) -> LabelCounts:
 
 def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
     """Combine the results of all parts of a step, in all processes."""
-    by_name = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in PARTS]
     read = [batch.read_labels for batch in parts]
-    counted = [
-        float(torch.stack([one.total.detach() for one in found]).sum()),
-        *(float(torch.stack([loss.detach() for loss in each]).sum()) if each else 0.0 for each in by_name),
-        *(float(len(each)) for each in by_name),
-        sum(batch.audio_seconds for batch in parts),
-        float(sum(int(batch.lengths.sum()) for batch in parts)),
-        float(sum(batch.waveforms.numel() for batch in parts)),
-        float(sum(int(lengths.sum()) for _, lengths in read)),
-        float(sum(labels.numel() for labels, _ in read)),
-        float(sum(len(batch.skipped) for batch in parts)),
-        float(sum(len(batch.lengths) for batch in parts if not batch.is_silence)),
-        float(sum(int(batch.token_lengths.sum()) for batch in parts)),
-    ]
-    total, *rest = run.ranks.sums(counted)
-    sums, present = rest[: len(PARTS)], rest[len(PARTS) : 2 * len(PARTS)]
-    audio, samples, padded_samples, labels, padded_labels, skipped, clips, spoken = rest[2 * len(PARTS) :]
-    numbers = {name: loss if there else None for name, loss, there in zip(PARTS, sums, present, strict=True)}
+    counted = {
+        "loss": sum(one.total.item() for one in found),
+        **{name: sum(one.parts[name].item() for one in found) for name in found[0].parts},
+        "audio": sum(batch.audio_seconds for batch in parts),
+        "samples": sum(batch.lengths.sum().item() for batch in parts),
+        "padded samples": sum(batch.waveforms.numel() for batch in parts),
+        "read labels": sum(lengths.sum().item() for _, lengths in read),
+        "padded labels": sum(labels.numel() for labels, _ in read),
+        "skipped": sum(len(batch.skipped) for batch in parts),
+        "clips": sum(len(batch.lengths) for batch in parts if not batch.is_silence),
+        "labels": sum(batch.token_lengths.sum().item() for batch in parts),
+    }
+    of_all = dict(zip(counted, run.ranks.sums(list(counted.values())), strict=True))
+    padded_labels = of_all["padded labels"]
     return StepResult(
-        loss=total,
-        **numbers,
+        loss=of_all["loss"],
+        losses={name: of_all[name] for name in found[0].parts},
         gradient_norm=norm,
         learning_rate=rate,
-        audio_seconds=audio,
-        padding_share=round(1 - samples / padded_samples, 4),
-        label_padding_share=round(1 - labels / padded_labels, 4) if padded_labels else 0.0,
-        skipped=int(skipped),
-        clips=int(clips),
-        labels=int(spoken),
+        audio_seconds=of_all["audio"],
+        padding_share=round(1 - of_all["samples"] / of_all["padded samples"], 4),
+        label_padding_share=round(1 - of_all["read labels"] / padded_labels, 4) if padded_labels else 0.0,
+        skipped=int(of_all["skipped"]),
+        clips=int(of_all["clips"]),
+        labels=int(of_all["labels"]),
     )
 
 
 def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> Losses:
     """Return the losses of a batch on the run's device, divided by ``counts``, or else by the batch's own labels."""
-    network, objective = run.network, run.recipe.objective
-    counts = counts or label_counts(batch, objective)
+    counts = counts or label_counts(batch, run.recipe.objective)
     features, frames = _features(run, batch)
-    if run.teacher:
-        found = _distilled(run, run.teacher, features, frames)
-        share = counts.share
-        assert found.states is not None
-        assert found.posteriors is not None
-        found = Losses(share * found.total, states=share * found.states, posteriors=share * found.posteriors)
-        return found.zeroed() if batch.is_silence else found
+    compute = _distilled if run.teacher else _transcribed
+    found = compute(run, batch, features, frames, counts)
+    return found.times(0.0) if batch.is_silence else found
+
+
+def _transcribed(run: Run, batch: Batch, features: Tensor, frames: Tensor, counts: LabelCounts) -> Losses:
+    """Return the losses of a model that learns from transcripts."""
+    network, objective = run.network, run.recipe.objective
     known = network.encoder.shortened(run.front_end.frames(batch.lengths))  # frames of the encoder, on the host
+    head, weight = (network.ctc, objective.ctc) if network.ctc else (network.auxiliary_ctc, objective.auxiliary_ctc)
+    weights = {"ctc": weight, "transducer": objective.transducer, "attention": 1.0}
+    parts: dict[str, Tensor] = {}
     with autocast(run.device, run.recipe.precision):
         with torch.set_grad_enabled(not run.mode.frozen):
             encoded, frames = network.encoder(features, frames)
-        transducer = attention = None
+        if head and weight:
+            parts["ctc"] = ctc_objective(head(encoded), frames, batch, counts)
         if network.predictor and network.joint:
-            transducer = transducer_objective(
+            parts["transducer"] = transducer_objective(
                 network.predictor,
                 network.joint,
                 encoded,
@@ -178,11 +172,9 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
                 with_durations=_with_durations(run),
             )
         if network.attention_decoder:
-            attention = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
-        ctc = network.ctc or network.auxiliary_ctc
-        logits = ctc(encoded) if ctc else None
-    found = weighted(logits, transducer, attention, frames, batch, objective, counts)
-    return found.zeroed() if batch.is_silence else found
+            decoder = network.attention_decoder
+            parts["attention"] = attention_objective(decoder, encoded, frames, batch, objective, counts)
+    return Losses(torch.stack([weights[name] * loss for name, loss in parts.items()]).sum(), parts)
 
 
 @torch.no_grad()
@@ -193,13 +185,16 @@ def _features(run: Run, batch: Batch) -> tuple[Tensor, Tensor]:
     return features.masked_fill(masked, 0.0), frames
 
 
-def _distilled(run: Run, teacher: TeacherModel, features: Tensor, frames: Tensor) -> Losses:
-    config = run.recipe.teacher
-    assert config, "a run with a teacher has a recipe with one"
+def _distilled(run: Run, _: Batch, features: Tensor, frames: Tensor, counts: LabelCounts) -> Losses:
+    """Return the losses of a student of a teacher."""
+    config, teacher = run.recipe.teacher, run.teacher
+    assert config, "a recipe has it"
+    assert teacher, "a recipe has it"
     lesson = teacher.teach(features, frames)
     with autocast(run.device, run.recipe.precision):
         apart = run.step < config.apart.steps
-        return distillation_losses(run.network, features, frames, lesson, config, apart=apart)
+        found = distillation_losses(run.network, features, frames, lesson, config, apart=apart)
+    return found.times(counts.share)
 
 
 def rate_of_step(recipe: Recipe, step: int) -> float:

@@ -17,6 +17,7 @@ from models.config import (
     AttentionDecoderConfig,
     BlockConfig,
     ConformerConfig,
+    EncoderConfig,
     FeatureConfig,
     JasperConfig,
     ModelConfig,
@@ -156,25 +157,13 @@ def _conformer_config(student: Student, labels: int, prompts: PromptConfig | Non
 
 
 def _attention_config(attention: Attention) -> AttentionDecoderConfig:
-    return AttentionDecoderConfig(
-        width=attention.width,
-        layers=attention.layers,
-        heads=attention.heads,
-        feed_forward_width=attention.feed_forward_factor * attention.width,
-        activation="relu",
-        positions=attention.positions,
-        length_margin=_LENGTH_MARGIN,
-    )
+    fields = asdict(attention)
+    inner = fields.pop("feed_forward_factor") * attention.width
+    return AttentionDecoderConfig(**fields, feed_forward_width=inner, activation="relu", length_margin=_LENGTH_MARGIN)
 
 
 def _transducer_config(transducer: Transducer) -> TransducerConfig:
-    return TransducerConfig(
-        predictor_width=transducer.predictor_width,
-        predictor_layers=transducer.predictor_layers,
-        joint_width=transducer.joint_width,
-        durations=transducer.durations or (),
-        max_symbols=_MAX_SYMBOLS,
-    )
+    return TransducerConfig(**asdict(transducer) | {"durations": transducer.durations or ()}, max_symbols=_MAX_SYMBOLS)
 
 
 class Float32Subsampling(Subsampling):
@@ -201,41 +190,26 @@ class StudentNetwork(Network):
         self,
         config: ModelConfig,
         dropout: float,
-        teacher: ConformerConfig | None = None,
+        seed: int,
+        teacher: EncoderConfig | None = None,
         *,
         has_auxiliary_ctc: bool = False,
     ) -> None:
-        super().__init__(config, dropout)
-        if isinstance(config.encoder, ConformerConfig):
-            self.encoder.subsampling = Float32Subsampling(config.encoder)
-        if self.attention_decoder:
-            # Embeddings as small as the positions that are added to them; the output layer has the same weights.
-            nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
-        self.maps: StateMaps | None = None
-        if teacher and isinstance(config.encoder, ConformerConfig) and teacher.width != config.encoder.width:
-            states = min(config.encoder.layers, teacher.layers) + 1
-            self.maps = StateMaps(states, teacher.width, config.encoder.width)
-        self.auxiliary_ctc: CTCHead | None = None
-        if has_auxiliary_ctc:
-            self.auxiliary_ctc = CTCHead(config.encoder.width, config.vocabulary_size)
-
-
-def new_network(
-    config: ModelConfig,
-    dropout: float,
-    seed: int,
-    teacher: ConformerConfig | None = None,
-    *,
-    has_auxiliary_ctc: bool = False,
-) -> StudentNetwork:
-    """Return a network with random weights, the same ones for the same seed.
-
-    ``teacher`` is the encoder of its teacher, if it has one; with ``has_auxiliary_ctc`` a CTC head helps to train its
-    own.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return StudentNetwork(config, dropout, teacher, has_auxiliary_ctc=has_auxiliary_ctc)
+        """Make a network with random weights, the same ones for the same seed, for a teacher with this encoder."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            super().__init__(config, dropout)
+            encoder = config.encoder
+            self.maps: StateMaps | None = None
+            if isinstance(encoder, ConformerConfig):
+                self.encoder.subsampling = Float32Subsampling(encoder)
+                if isinstance(teacher, ConformerConfig) and teacher.width != encoder.width:
+                    self.maps = StateMaps(min(encoder.layers, teacher.layers) + 1, teacher.width, encoder.width)
+            if self.attention_decoder:
+                # Embeddings as small as the positions that are added to them; the output layer has the same weights.
+                nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
+            # The last, so that other weights begin as without it.
+            self.auxiliary_ctc = CTCHead(encoder.width, config.vocabulary_size) if has_auxiliary_ctc else None
 
 
 def read_named(path: Path, key: str) -> Checkpoint:

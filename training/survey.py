@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.config import ModelConfig
-from training.attention_vocabulary import TrainingVocabulary
+from training.attention_vocabulary import AttentionVocabulary, TrainingVocabulary
 from training.clip import Clip
 from training.errors import ManifestError, RecipeError
 from training.recipe import TrainingData
@@ -102,7 +102,10 @@ class Survey:
         config = self._config
         if not text.strip():
             self._empty.add(take)
-        spelled, lacking = self._vocabulary.spelled(text, take.clip.prompt)
+        vocabulary = self._vocabulary
+        if isinstance(vocabulary, AttentionVocabulary):
+            vocabulary, _ = vocabulary.part(take.clip.prompt)
+        spelled, lacking = vocabulary.spelled(text)
         if spelled != text:
             self._spelled.add(take)
         if lacking:

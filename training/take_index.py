@@ -34,7 +34,7 @@ from training.recipe import Recipe
 from training.replaced import replaced
 from training.survey import Survey
 from training.takes import Take, fitting
-from training.transcripts import sequence_of, tokens_of
+from training.transcripts import labels_of
 
 _FORMAT = 4
 _CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
@@ -161,25 +161,20 @@ def _write(folder: Path, recipe: Recipe, vocabulary: TrainingVocabulary, config:
     with replaced(folder / _CLIPS) as clips, replaced(folder / _TAKES) as takes:
         for number, clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
             survey.note_clip(clip)
-            kept, tokens = [], list[int]()
-            for take in fitting(clip, data):
-                if clip.text is None and recipe.teacher is None:
-                    raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
-                tokens = tokens or tokens_of(clip, clip.text or "", vocabulary)
-                if survey.is_dense(take, len(tokens)):
-                    continue
-                sequence = sequence_of(clip, tokens, vocabulary)
-                survey.note_take(take, tokens, sequence)
-                kept.append((take, 0 if clip.text is None else len(sequence) or len(tokens)))
+            found = fitting(clip, data)
+            if found and clip.text is None and recipe.teacher is None:
+                raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
+            tokens, sequence = labels_of(clip, clip.text or "", vocabulary) if found else ([], [])
+            kept = [take for take in found if not survey.is_dense(take, len(tokens))]
             if not kept:
                 continue
-            line = _line(clip)
-            about = (_digest(clip.source, clip.speaker), len(line))
+            line, labels = _line(clip), 0 if clip.text is None else len(sequence) or len(tokens)
+            about = (_digest(clip.source, clip.speaker), len(line), labels, number)
             if clip.byte_range is not None:
                 tars[clip.audio] = None
-            for take, labels in kept:
-                record = (clips.tell(), take.seconds, take.speed, *about, labels, number)
-                takes.write(np.array(record, dtype=_TAKE).tobytes())
+            for take in kept:
+                survey.note_take(take, tokens, sequence)
+                takes.write(np.array((clips.tell(), take.seconds, take.speed, *about), dtype=_TAKE).tobytes())
                 digest.update(_identity(take).encode())
             clips.write(line)
         sizes = [clips.tell(), takes.tell()]

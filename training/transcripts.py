@@ -6,25 +6,17 @@ from training.errors import ManifestError
 from transcripts.prompt import PromptError
 
 
-def tokens_of(clip: Clip, text: str, vocabulary: TrainingVocabulary) -> list[int]:
-    """Return the labels of a clip's transcript.
+def labels_of(clip: Clip, text: str, vocabulary: TrainingVocabulary) -> tuple[list[int], list[int]]:
+    """Return the labels of a clip's transcript; and for an attention decoder prompt, transcript and end, else nothing.
 
     Raises:
-        ManifestError: if the vocabulary does not have its language.
-    """
-    sequence_of(clip, [], vocabulary)
-    return vocabulary.encode(text, clip.prompt)
-
-
-def sequence_of(clip: Clip, tokens: list[int], vocabulary: TrainingVocabulary) -> list[int]:
-    """Return prompt, transcript and end for an attention decoder; empty without one.
-
-    Raises:
-        ManifestError: if the vocabulary cannot express the manifest's prompt.
+        ManifestError: if the vocabulary cannot express the manifest's prompt, such as its language.
     """
     if not isinstance(vocabulary, AttentionVocabulary):
-        return []
+        return vocabulary.encode(text), []
     try:
-        return [*vocabulary.question(clip.prompt), *tokens, vocabulary.end]
+        question = vocabulary.question(clip.prompt)
     except PromptError as error:
         raise ManifestError(f"{clip}: {error}") from error
+    tokens = vocabulary.encode(text, clip.prompt)
+    return tokens, [*question, *tokens, vocabulary.end]

@@ -8,12 +8,16 @@ import sentencepiece
 
 from models.text.tokenizers import CharacterTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
-from training.spelling import Spelling
-from transcripts.prompt import DEFAULT_PROMPT, Prompt
+
+_APOSTROPHES = "'\u2019\u02bc\u2018`"
 
 
 class PieceVocabulary:
     """The pieces of a SentencePiece model.
+
+    Texts are put into the case in which the pieces have their letters, and lose marks without a piece. A released model
+    with lower-case pieces and a corpus in capitals are a common pair. Each capital would become the unknown piece, and
+    training on these would wreck the model.
 
     Attributes:
         model: content of the SentencePiece model's file.
@@ -31,16 +35,52 @@ class PieceVocabulary:
         self.tokenizer = SentencePieceTokenizer(model)
         self.size = len(self.tokenizer.pieces)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._spelling = Spelling(self._processor)
+        spelled = "".join(
+            piece
+            for label, piece in enumerate(self.tokenizer.pieces)
+            if not (self._processor.is_unknown(label) or self._processor.is_control(label))
+            and not piece.startswith("<|")  # of prompts
+        )
+        self._is_lower, self._is_upper = spelled == spelled.lower(), spelled == spelled.upper()
+        self._known: dict[str, bool] = {" ": True}
 
-    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
+    def encode(self, text: str) -> list[int]:
         """Return the labels of a transcript; letters and digits without a piece become the unknown one."""
-        labels: list[int] = self._processor.encode(self._spelling.spelled(text)[0])
+        labels: list[int] = self._processor.encode(self.spelled(text)[0])
         return labels
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:  # noqa: ARG002
-        """Return a transcript in the case of the pieces, without marks that have none; letters and digits without."""
-        return self._spelling.spelled(text)
+    def spelled(self, text: str) -> tuple[str, set[str]]:
+        """Return a transcript in the case of the pieces, and its letters and digits that have none.
+
+        Marks without a piece are left out, or a space between two letters.
+        """
+        text = self._cased(text)
+        lacked = {character for character in text if not (self._knows(character) or character.isalnum())}
+        for mark in lacked:
+            instead = " "
+            if mark in _APOSTROPHES:
+                instead = "'" if self._knows("'") else ""
+            text = text.replace(mark, instead)
+        return " ".join(text.split()) if lacked else text, self._unknown_letters(text)
+
+    def _cased(self, text: str) -> str:
+        """Return a text in the case of the pieces or, if they have both, in the one in which they have all letters."""
+        if self._is_lower or self._is_upper:
+            return text.lower() if self._is_lower else text.upper()
+        if self._unknown_letters(text):
+            for cased in (text.lower(), text.upper()):
+                if not self._unknown_letters(cased):
+                    return cased
+        return text
+
+    def _unknown_letters(self, text: str) -> set[str]:
+        return {character for character in text if not self._knows(character) and character.isalnum()}
+
+    def _knows(self, character: str) -> bool:
+        known = self._known.get(character)
+        if known is None:
+            known = self._known[character] = self._processor.unk_id() not in self._processor.encode(character)
+        return known
 
     @property
     def scores(self) -> str:
@@ -64,11 +104,11 @@ class CharacterVocabulary:
         spelled = "".join(labels)
         self._is_lower, self._is_upper = spelled == spelled.lower(), spelled == spelled.upper()
 
-    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
+    def encode(self, text: str) -> list[int]:
         """Return the labels of a transcript."""
         return [self._labels[character] for character in self.spelled(text)[0]]
 
-    def spelled(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> tuple[str, set[str]]:  # noqa: ARG002
+    def spelled(self, text: str) -> tuple[str, set[str]]:
         """Return a transcript in the case of the labels; its characters without a label are left out, letters named."""
         text = text.lower() if self._is_lower else text.upper() if self._is_upper else text
         without = set(text) - self._labels.keys()

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -90,13 +91,14 @@ def _train(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "to
     from training.lock import locked
     from training.loggers import open_loggers
     from training.loop import train
-    from training.run import Run, has_state
+    from training.run import Run
+    from training.snapshot import STATE
 
     word_errors = _word_errors() if recipe.dev else None
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) if ranks.is_first else nullcontext():
         report = _report if ranks.is_first else _report_of_others
-        begun = has_state(folder)
+        begun = (folder / STATE).exists()
         if begun and not args.resume:
             raise CommandError(f"{folder} holds a run; --resume continues it")
         training = Run(recipe, folder, device, ranks)
@@ -143,8 +145,9 @@ def _export(training: "Run", folder: Path, export: Path) -> None:
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
     """Print what would be trained on."""
+    from models.device.memory import leave_room
     from training import forecast
-    from training.probe import Steps, probe, table
+    from training.probe import measured, probe, table
     from training.run import Run
 
     with TemporaryDirectory() as empty:  # for the index of takes
@@ -158,7 +161,8 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> in
     lines = [] if training.teacher else forecast.buckets(training.sampler)
     if probes:
         try:
-            found = probe(training.sampler.buckets, Steps(training).measure, by_memory=device.type == "cuda")
+            leave_room(device)
+            found = probe(training.sampler.buckets, partial(measured, training), by_memory=device.type == "cuda")
         except MemoryError as error:
             raise CommandError(f"{error} does not fit this device") from error
         lines = table(found, recipe.optimizer)

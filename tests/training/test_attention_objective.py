@@ -29,7 +29,7 @@ from training.recipe import Objective
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.step import take_step
-from training.transcripts import sequence_of, tokens_of
+from training.transcripts import labels_of
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_vocabulary
 
@@ -101,8 +101,7 @@ def test_sequences_are_prompt_transcript_and_end(tmp_path):
     run = Run(run.recipe, tmp_path, CPU)
     clip = run.examples.takes[0].clip
 
-    tokens = tokens_of(clip, clip.text, run.vocabulary)
-    sequence = sequence_of(clip, tokens, run.vocabulary)
+    tokens, sequence = labels_of(clip, clip.text, run.vocabulary)
 
     pieces = [run.vocabulary.tokenizer.pieces[label] for label in sequence]
     assert clip.prompt == Prompt("en", "de", punctuation=False)
@@ -199,6 +198,6 @@ def test_a_canary_gives_its_vocabulary_to_a_new_student(tmp_path):
     golden = read_checkpoint(CANARY)
     assert run.vocabulary.tokenizer.pieces == golden.tokenizer.pieces
     assert run.config.prompts == golden.config.prompts
-    assert result.attention > 0
+    assert result.losses["attention"] > 0
     vocabulary = read_vocabulary(CANARY)
     assert vocabulary.tokenizer.join(vocabulary.encode("the water", Prompt(language="en"))).strip() == "the water"

@@ -17,7 +17,7 @@ from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT
 from training.export import _write_archive, export_nemo
 from training.recipe_shapes import Student, Transducer
-from training.student import new_network, student_config
+from training.student import StudentNetwork, student_config
 from training.vocabulary_file import read_vocabulary
 
 
@@ -35,7 +35,7 @@ def trained(student):
     Its weights are numbers that half precision holds, so that an export loses nothing.
     """
     config = student_config(student, read_vocabulary(CHECKPOINT).size)
-    network = new_network(config, dropout=0.1, seed=1)
+    network = StudentNetwork(config, dropout=0.1, seed=1)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
             if tensor.is_floating_point():
@@ -184,7 +184,7 @@ def test_a_new_network_depends_on_its_seed_only():
     config = student_config(Student(layers=1, width=8, heads=2), 5)
     state = torch.get_rng_state()
 
-    first, same, other = (new_network(config, 0.0, seed) for seed in (1, 1, 2))
+    first, same, other = (StudentNetwork(config, 0.0, seed) for seed in (1, 1, 2))
 
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))

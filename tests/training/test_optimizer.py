@@ -6,12 +6,12 @@ import torch
 from training.optimizer import new_optimizer
 from training.recipe import Optimizer
 from training.recipe_shapes import Student
-from training.student import new_network, student_config
+from training.student import StudentNetwork, student_config
 
 
 @pytest.fixture
 def network():
-    return new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
+    return StudentNetwork(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
 
 
 def test_matrices_only_are_decayed(network):

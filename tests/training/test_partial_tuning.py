@@ -10,7 +10,7 @@ from tests.training.test_tuning import run_from
 from training.adapters import is_adapter
 from training.errors import RecipeError
 from training.step import take_step
-from training.student import new_network
+from training.student import StudentNetwork
 
 CTC, CANARY = "fastconformer-ctc-bpe", "canary-small"
 ADAPTERS = {"rank": 2, "alpha": 8.0}
@@ -92,7 +92,7 @@ def test_the_exported_model_computes_what_the_adapted_one_does(tmp_path):
     before = computed(run.network)
     steps(run)
     run.export(tmp_path / "tuned.nemo")
-    network = new_network(run.config, dropout=0.0, seed=0)
+    network = StudentNetwork(run.config, dropout=0.0, seed=0)
     network.load_state_dict(run.averaged)
 
     torch.testing.assert_close(computed(network), computed(run.network), rtol=1e-4, atol=1e-4)

@@ -196,6 +196,13 @@ def test_a_model_with_a_ctc_head_alone_must_learn_from_it(tmp_path):
         run_from(tmp_path, "fastconformer-ctc-bpe", objective={"ctc": 0})
 
 
+def test_a_ctc_head_without_a_weight_is_not_computed(tmp_path):
+    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", objective={"ctc": 0})
+    run.network.ctc.register_forward_pre_hook(lambda *_: pytest.fail("it is"))
+
+    assert take_step(run, first_batch(run)).losses.keys() == {"transducer"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TUNABLE)
 def test_the_loss_of_a_released_model_falls(tmp_path, name):
