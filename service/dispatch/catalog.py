@@ -93,11 +93,6 @@ class Catalog:
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
         return None if model is None or model.is_leaving or model.identifies else model
 
-    def find_ready(self, name: str) -> ServedModel | None:
-        """Return the model that ``find`` finds, or None if it is not loaded."""
-        model = self.find(name)
-        return model if model and model.ready else None
-
     def find_at_hand(self, name: str) -> ServedModel | None:
         """Return the model that ``find`` finds, unless it is loaded on demand and not loaded yet."""
         model = self.find(name)

@@ -182,11 +182,10 @@ class Recordings:
                 try:
                     async with asyncio.timeout_at(request.deadline):
                         await room
-                except TimeoutError:
+                except BaseException as error:
                     window.release(room)
-                    raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
-                except BaseException:
-                    window.release(room)
+                    if isinstance(error, TimeoutError):
+                        raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
                     raise
                 task = self._begun(request, cut, window, room)
                 under_way.add(task)

@@ -21,14 +21,10 @@ KUBERNETES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def model(monkeypatch):
-    monkeypatch.setenv("STENO_MODEL", "m.nemo")
-
-
 def test_variables_that_kubernetes_injects_for_services_named_steno_are_ignored(monkeypatch):
     for name, value in KUBERNETES.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("STENO_MODEL", "m.nemo")
 
     settings = Settings.read()
 
@@ -125,12 +121,8 @@ def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
         Settings.read()
 
 
-def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch):
-    monkeypatch.delenv("STENO_MODEL")
-
-    settings = Settings.read()
-
-    assert settings.checkpoints == {model_id("bundled"): "bundled"} == {"steno-bundled": "bundled"}
+def test_without_a_model_the_bundled_one_is_served_under_its_own_id():
+    assert Settings.read().checkpoints == {model_id("bundled"): "bundled"} == {"steno-bundled": "bundled"}
 
 
 @pytest.mark.parametrize("path", ["parakeet-0.6b.nemo", "/checkpoints/parakeet-0.6b.nemo", "./parakeet-0.6b.nemo"])

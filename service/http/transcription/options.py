@@ -157,7 +157,7 @@ async def parse_options(
     fields = TranscriptionForm.parse(form)
     catalog = front.core.catalog
     name = fields.model or catalog.default
-    if front.core.loads_on_demand and not catalog.find_ready(name):
+    if front.core.loads_on_demand and not catalog.find_at_hand(name):
         model = await _loaded(front, record, name, resources, receive)
     else:
         served = front.find_model(name)
