@@ -19,7 +19,7 @@ from models.search.language_model import LanguageModel
 from models.search.phrases import BatchPhrases
 from models.search.preference import Preference
 from models.search.result import SearchResult, confidence
-from models.search.state import Labels, TransducerState
+from models.search.state import TransducerState
 
 # Eight frames are 0.64 s at the usual 80 ms; more rarely save a step. With many rows, a step's time is that of its
 # scores: half the window then takes a sixth more steps, at four labels a second, but two fifths fewer scores.
@@ -86,19 +86,19 @@ class LookAhead:
 
     def step(self, state: TransducerState) -> None:
         """Advance each row to its next label, or past the window if there is none."""
-        labels = self._next_labels(state)
-        state.emit(labels)
-        self._advance_predictor(state, labels)
+        found, token = self._emit_next(state)
+        self._advance_predictor(state, found, token)
 
     def two_steps(self, state: TransducerState) -> None:
         """Step twice."""
         self.step(state)
         self.step(state)
 
-    def _next_labels(self, state: TransducerState) -> Labels:
-        frame = state.time[:, None] + self._offsets
-        inside = frame < state.lengths[:, None]
-        scored = self.projected[self._rows, frame.clamp(max=self.projected.size(1) - 1)]
+    def _emit_next(self, state: TransducerState) -> tuple[Tensor, Tensor]:
+        """Advance each row to its next label or past the window; return whether there is a label, and its id."""
+        frames = state.time[:, None] + self._offsets
+        inside = frames < state.lengths[:, None]
+        scored = self.projected[self._rows, frames.clamp(max=self.projected.size(1) - 1)]
         logits, durations = self._joint.split(self._joint(scored, state.predicted[:, None]).float())
         if self._masks is not None:
             logits = logits + self._masks.of_rows[:, None]
@@ -115,15 +115,10 @@ class LookAhead:
         if self._preference:  # where no label was found, it is given any
             blank = self._joint.blank
             token = self._preference.choose(logits[:, :blank], token.clamp(max=blank - 1), slice(None), found)
-        labels = Labels(
-            found=found,
-            token=token,
-            frame=state.time + stop,
-            duration=duration,
-            confidence=confidence(logits, token),
-        )
+        frame = state.time + stop
         state.time += stop + duration * found
-        return labels
+        state.emit(found, token, frame, duration, confidence(logits, token))
+        return found, token
 
     def _followed(self, duration: Tensor, waits: Tensor) -> Tensor:
         """Return the offset in the window of each row's next label, or an offset past the window if there is none.
@@ -141,11 +136,11 @@ class LookAhead:
             pointer = pointer.gather(1, pointer.clamp(max=window - 1)).where(pointer < window, pointer)
         return pointer[:, 0]
 
-    def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
+    def _advance_predictor(self, state: TransducerState, found: Tensor, token: Tensor) -> None:
         """Advance the predictor by the labels found; rows without a label keep its output."""
-        output, (hidden, cell) = self._predictor(labels.token, (state.hidden, state.cell))
+        output, (hidden, cell) = self._predictor(token, (state.hidden, state.cell))
         predicted = self._joint.predictor_projection(output)
-        found = labels.found[:, None]
+        found = found[:, None]
         state.hidden.copy_(hidden.where(found, state.hidden))
         state.cell.copy_(cell.where(found, state.cell))
         state.predicted.copy_(predicted.where(found, state.predicted))

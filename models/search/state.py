@@ -1,32 +1,11 @@
 """The state of a transducer search over one batch: preallocated tensors that a step advances in place."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
 from models.search.result import SearchResult
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """At most one new label for each row of a batch; each tensor is [batch].
-
-    Attributes:
-        found: whether the row has a new label; otherwise its other fields mean nothing.
-        token: id of the label, int64.
-        frame: encoder frame at which it was scored, int64.
-        duration: frames that it advanced its row by, int64; 0 for RNN-T.
-        confidence: probability among labels and blank, float32.
-    """
-
-    found: Tensor
-    token: Tensor
-    frame: Tensor
-    duration: Tensor
-    confidence: Tensor
 
 
 class TransducerState:
@@ -86,20 +65,28 @@ class TransducerState:
         """Whether each row has frames left, bool [batch]."""
         return self.time < self.lengths
 
-    def emit(self, labels: Labels) -> None:
-        """Append the labels found, and advance a row by one frame after ``max_symbols`` labels there."""
-        column = self.counts.where(labels.found, self.capacity)[:, None]
-        self.tokens.scatter_(1, column, labels.token[:, None])
-        self.frames.scatter_(1, column, labels.frame[:, None])
-        self.durations.scatter_(1, column, labels.duration[:, None])
-        self.confidence.scatter_(1, column, labels.confidence[:, None])
-        self.counts += labels.found
+    def emit(self, found: Tensor, token: Tensor, frame: Tensor, duration: Tensor, confidence: Tensor) -> None:
+        """Append at most one label to each row, and advance a row by one frame after ``max_symbols`` labels there.
 
-        again = labels.found & (labels.frame == self.last_frame)
-        self.symbols.copy_((self.symbols * again + 1).where(labels.found, self.symbols))
-        self.last_frame.copy_(labels.frame.where(labels.found, self.last_frame))
+        Args:
+            found: whether the row has a new label, bool [batch]; otherwise its other values mean nothing.
+            token: id of the label, int64 [batch].
+            frame: encoder frame at which it was scored, int64 [batch].
+            duration: frames that it advanced its row by, int64 [batch]; 0 for RNN-T.
+            confidence: probability among labels and blank, float32 [batch].
+        """
+        column = self.counts.where(found, self.capacity)[:, None]
+        self.tokens.scatter_(1, column, token[:, None])
+        self.frames.scatter_(1, column, frame[:, None])
+        self.durations.scatter_(1, column, duration[:, None])
+        self.confidence.scatter_(1, column, confidence[:, None])
+        self.counts += found
+
+        again = found & (frame == self.last_frame)
+        self.symbols.copy_((self.symbols * again + 1).where(found, self.symbols))
+        self.last_frame.copy_(frame.where(found, self.last_frame))
         # A label with a duration has left its frame already; ``max_symbols`` applies to labels that stayed.
-        self.time += labels.found & (self.symbols >= self.max_symbols) & (self.last_frame == self.time)
+        self.time += found & (self.symbols >= self.max_symbols) & (self.last_frame == self.time)
 
     def result(self, columns: int) -> SearchResult:
         """Return the tokens; no row may have more than ``columns``."""
