@@ -12,7 +12,7 @@ from models.heads.stateless import AnyPredictor
 from models.heads.transducer import Joint
 from models.search.drivers.eager import repeat
 from models.search.result import SearchResult, confidence
-from models.search.state import Labels, TransducerState
+from models.search.state import TransducerState
 
 
 @torch.no_grad()
@@ -31,9 +31,6 @@ def label_looping(
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
         ends after a blank at the last frame, or after ``max_symbols`` labels there.
-
-    Raises:
-        ValueError: if ``max_symbols`` is not positive.
     """
     form = _LabelLooping(joint.encoder_projection(encoded), predictor, joint)
     state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
@@ -56,10 +53,10 @@ class _LabelLooping:
     def step(self, state: TransducerState) -> None:
         """Emit the next label of each row that has one, and finish the others."""
         labels = self._next_labels(state)
-        state.emit(labels)
+        state.emit(**labels)
         self._advance_predictor(state, labels)
 
-    def _next_labels(self, state: TransducerState) -> Labels:
+    def _next_labels(self, state: TransducerState) -> dict[str, Tensor]:
         """Advance each active row over its blanks to its next label or its end."""
         labels = _no_labels(state.time)
         rows = _indices(state.active)
@@ -75,37 +72,37 @@ class _LabelLooping:
             moves = moves.clamp(min=1).where(blank, moves)
             emitting_rows = _indices(~blank)
             emitting, token = rows[emitting_rows], chosen[emitting_rows]
-            labels.found[emitting] = True
-            labels.token[emitting] = token
-            labels.frame[emitting] = frame[emitting_rows]
-            labels.duration[emitting] = moves[emitting_rows]
-            labels.confidence[emitting] = confidence(logits[emitting_rows], token)
+            labels["found"][emitting] = True
+            labels["token"][emitting] = token
+            labels["frame"][emitting] = frame[emitting_rows]
+            labels["duration"][emitting] = moves[emitting_rows]
+            labels["confidence"][emitting] = confidence(logits[emitting_rows], token)
             after = frame + moves
             state.time[rows] = after
             rows = rows[blank & (after < state.lengths[rows])]
         return labels
 
-    def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
+    def _advance_predictor(self, state: TransducerState, labels: dict[str, Tensor]) -> None:
         """Advance the predictor by the labels of active rows; rows without a label are at their end."""
         rows = _indices(state.active)
         if rows.numel() == 0:
             return
         before = state.hidden[:, rows], state.cell[:, rows]
-        output, (hidden, cell) = self.predictor(labels.token[rows], before)
+        output, (hidden, cell) = self.predictor(labels["token"][rows], before)
         state.hidden[:, rows] = hidden
         state.cell[:, rows] = cell
         state.predicted[rows] = self.joint.predictor_projection(output)
 
 
-def _no_labels(like: Tensor) -> Labels:
-    """Return empty labels with the rows and on the device of the int64 tensor ``like``."""
-    return Labels(
-        found=torch.zeros_like(like, dtype=torch.bool),
-        token=torch.zeros_like(like),
-        frame=torch.zeros_like(like),
-        duration=torch.zeros_like(like),
-        confidence=torch.zeros_like(like, dtype=torch.float32),
-    )
+def _no_labels(like: Tensor) -> dict[str, Tensor]:
+    """Return empty labels, as ``emit`` takes them, with the rows and on the device of the int64 tensor ``like``."""
+    return {
+        "found": torch.zeros_like(like, dtype=torch.bool),
+        "token": torch.zeros_like(like),
+        "frame": torch.zeros_like(like),
+        "duration": torch.zeros_like(like),
+        "confidence": torch.zeros_like(like, dtype=torch.float32),
+    }
 
 
 def _indices(mask: Tensor) -> Tensor:
