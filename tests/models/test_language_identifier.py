@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from models import CheckpointError, load_identifier, load_model
-from models.config import BlockConfig, FeatureConfig, IdentifierConfig, JasperConfig
 from models.device.host_copy import HostCopy
-from models.heads.language import LanguageHead
 from models.language_identifier import PendingProbabilities
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
@@ -84,44 +80,6 @@ def test_in_bfloat16_the_same_languages_are_found():
     for clip_name, found in zip(golden.CLIPS, rounded, strict=True):
         expected = recorded("identifier-statistics", clip_name)
         assert max(found, key=found.get) == max(expected, key=expected.get)
-
-
-def head(pooling, width=5):
-    """A head with random weights and statistics."""
-    torch.manual_seed(0)
-    block = BlockConfig(width, 1, 1, 1, 1, separable=False, residual=False, dense=False, squeeze_width=None)
-    features = FeatureConfig(16_000, 400, 160, 0.01, 512, 8, 0.0, 8000.0, 0.97, 2**-24)
-    encoder = JasperConfig(8, (block,), "relu")
-    made = LanguageHead(IdentifierConfig("", features, encoder, ("a", "b", "c"), pooling, 4, (6, 3))).eval()
-    for name, tensor in made.state_dict().items():
-        if name.endswith("running_var"):
-            tensor.uniform_(0.5, 1.5)
-        elif tensor.is_floating_point():
-            tensor.normal_()
-    return made
-
-
-@given(
-    pooling=st.sampled_from(["statistics", "attention"]),
-    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
-    extra=st.integers(0, 9),
-    padding=st.sampled_from([0.0, 5.0, -1e4]),
-)
-@settings(max_examples=60, deadline=None)
-@torch.no_grad()
-def test_padding_changes_no_score(pooling, lengths, extra, padding):
-    scorer = head(pooling)
-    frames = torch.randn(len(lengths), max(lengths) + extra + 1, 5)
-    padded = frames.clone()
-    for row, length in zip(padded, lengths, strict=True):
-        row[length:] = padding
-
-    scores = scorer(padded, torch.tensor(lengths))
-
-    assert scores.isfinite().all()
-    for row, length in enumerate(lengths):
-        alone = scorer(frames[row : row + 1, : max(length, 1)], torch.tensor([length]))
-        torch.testing.assert_close(scores[row], alone[0], rtol=1e-4, atol=1e-4)
 
 
 def test_labels_of_one_language_are_added_up():

@@ -35,25 +35,6 @@ def test_tokens_are_the_same_alone_and_in_any_batch(name, decoder, cuts, extra, 
             assert told(hypothesis) == told(reference)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", golden.MODELS)
-@given(cuts=st.lists(CUTS, min_size=1, max_size=5), extra=st.integers(0, 5000), garbage=GARBAGE)
-@settings(max_examples=25, deadline=None)
-def test_encoder_frames_agree_alone_and_in_any_batch(name, cuts, extra, garbage):
-    model = golden.model(name)
-    utterances = [cut(*one) for one in cuts]
-
-    waveforms, lengths = padded(utterances, extra, garbage)
-    encoded, counts = model.encode(*model.model._features(waveforms, lengths))
-
-    for (clip_name, *_), samples, row, count in zip(cuts, utterances, encoded, counts, strict=True):
-        reference, (length,) = model.encode(*model.features([samples]))
-        assert count == length
-        if length:
-            bound = golden.encoder_bound(reference, clip_name)
-            assert (row[:count] - reference[0, :length]).abs().max() < bound
-
-
 @pytest.mark.parametrize(("name", "decoder"), DECODERS)
 def test_few_decisions_are_draws(name, decoder):
     """If every clip were under the margin, the test above would test nothing."""

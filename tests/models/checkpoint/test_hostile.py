@@ -291,13 +291,6 @@ def test_a_bare_pickle_is_refused_and_not_run(path, trap):
     assert isinstance(refused(path, WEIGHTS, pickle.dumps(Payload(trap))), UnsafeCheckpointError)
 
 
-@pytest.mark.slow
-def test_weights_that_an_old_torch_saved_are_read(path):
-    weights = saved(golden_tensors(), _use_new_zipfile_serialization=False)
-
-    load_model(archive(path, golden_members() | {WEIGHTS: weights}))
-
-
 def hashing_bomb():
     """A dict whose key is a tuple of two times the tuple before it, and so on: to hash it takes 2 ** 60 steps."""
     doubled = b"".join(b"q" + bytes([level]) + b"h" + bytes([level]) + b"\x86" for level in range(60))
