@@ -18,6 +18,7 @@ from service.http.wire.framing import (
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost:8000\r\n"
+# Enough for any number of splits, few enough that a kernel is seldom asked.
 CUTS = st.lists(st.floats(0, 1), max_size=12)
 CHUNKS = st.lists(
     st.tuples(st.binary(min_size=1, max_size=300), st.sampled_from([b"", b";x", b' ; a="b"'])), max_size=6

@@ -155,10 +155,11 @@ def test_all_audio_is_transcribed_if_nothing_may_be_left_out(service):
     assert answers[0]["text"]
 
 
-def test_a_piece_that_fails_is_an_error_of_the_whole(service, cut_as):
-    cut_as(20_000, FAIL_SAMPLES, 20_000)
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_a_piece_that_fails_before_the_first_text_is_an_error_of_the_whole(service, cut_as, stream):
+    cut_as(*((20_000, FAIL_SAMPLES, 20_000) if stream == "false" else (FAIL_SAMPLES, 20_000)))
 
-    answer = service.post(**form(wav(tone(100_000))))
+    answer = service.post(**form(wav(tone(100_000)), stream=stream))
 
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal_error"
@@ -177,15 +178,6 @@ def test_a_piece_that_fails_later_is_an_error_within_the_stream(service, cut_as,
     assert all(event["type"] == "transcript.text.delta" for event in deltas)
     wait_for(lambda: service.metric(f'steno_errors_total{{kind="{code}"}}') == before + 1)
     wait_for(lambda: nothing_is_left(service))
-
-
-def test_an_error_before_the_first_text_has_the_status_of_an_error(service, cut_as):
-    cut_as(FAIL_SAMPLES, 20_000)
-
-    answer = service.post(**form(wav(tone(100_000)), stream="true"))
-
-    assert answer.status_code == 500
-    assert answer.json()["error"]["code"] == "internal_error"
 
 
 def test_all_pieces_of_a_client_that_leaves_are_dropped(service, speech):

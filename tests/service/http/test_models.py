@@ -30,6 +30,7 @@ def test_models_are_listed_found_and_ready(service):
     assert listed(service) == ["first", "second"]
     assert service.client.get("/v1/models/second").json()["id"] == "second"
     assert service.client.get("/v1/models/whisper-1").json()["id"] == "first"
+    assert error(service.client.get("/v1/models/some/other")) == (404, "model_not_found")
     assert service.client.get("/readyz").json() == {
         "status": "ready",
         "models": {"first": "ready", "second": "ready"},

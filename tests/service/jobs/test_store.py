@@ -138,16 +138,6 @@ def test_webhooks_are_due_until_they_are_delivered(store):
     assert store.find("a").delivery == Delivery(DELIVERY.url, DELIVERY.secret, DELIVERY.client, "delivered", 2)
 
 
-def test_pages_go_from_the_newest_to_the_oldest_and_show_no_job_of_others(store):
-    for number in range(5):
-        add(store, f"mine{number}")
-        add(store, f"theirs{number}", None)
-
-    assert [job.id for job in store.listed("me", after=None, limit=2)] == ["mine4", "mine3"]
-    assert [job.id for job in store.listed("me", after="mine3", limit=9)] == ["mine2", "mine1", "mine0"]
-    assert [job.id for job in store.listed(None, after=None, limit=1)] == ["theirs4"]
-
-
 def test_a_folder_is_used_by_one_service_at_a_time(store, tmp_path):
     with pytest.raises(JobsFolderError, match="another service"):
         store_in(tmp_path)
