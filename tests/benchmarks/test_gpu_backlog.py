@@ -97,11 +97,6 @@ def test_a_step_and_its_children_end_with_the_command_even_if_that_is_killed(tmp
             assert held.read() == b""  # all that held it have ended
 
 
-def test_nothing_begins_when_the_time_is_over(tmp_path):
-    assert run_steps([step("a", note(tmp_path, "a"))], tmp_path, "cpu", seconds=0.0) == {}
-    assert not (tmp_path / "ran").exists()
-
-
 def test_the_document_has_the_rows_and_the_minutes_of_the_steps():
     document = (ROOT / "docs/gpu-backlog.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\w+) \|.*\| ([\d.]+ min|none) \|", document, re.MULTILINE))

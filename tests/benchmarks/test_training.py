@@ -15,19 +15,8 @@ ROOT = Path(__file__).parents[2]
 def test_processes_go_on_together_where_the_last_run_stopped(tmp_path):
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [
-        "-m",
-        "benchmarks",
-        "training",
-        "--shape",
-        "toy",
-        "--seconds",
-        "1",
-        "--repeats",
-        "1",
-        "--rows",
-        str(rows),
-    ]
+    command += ["-m", "benchmarks", "training", "--rows", str(rows)]
+    command += ["--shape", "toy", "--seconds", "1", "--repeats", "1"]
 
     def measured(*batch):
         environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -19,10 +19,6 @@ def test_every_number_of_rows_has_a_size_that_is_not_much_larger_and_is_warmed_u
     assert all(row_sizes(fewer)[0] in sizes for fewer in (1, max(1, rows // 2), max(1, rows // 10)))
 
 
-def test_257_rows_do_not_run_in_the_size_of_1024():
-    assert row_sizes(257) == [512, 256, 128, 64, 16, 4, 1]
-
-
 @given(st.integers(1, 100_000))
 def test_every_number_of_frames_has_a_size_that_is_at_most_half_as_much_more(frames):
     size = frame_size(frames)

@@ -96,30 +96,6 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_it_is_used_in_inference_where_products_are_merged(device, monkeypatch):
-    torch.manual_seed(1)
-    module, calls = attention(2, 16).to(device), []
-    frames, padding = torch.randn(2, 5, 32, device=device), Padding(torch.tensor([5, 5], device=device), 5)
-    positions = relative_positions(frames_within_reach(5, None), 32, torch.device(device))
-
-    def counted(*arguments):
-        calls.append(arguments)
-        return relative_attention(*arguments)
-
-    monkeypatch.setattr("models.encoders.attention.relative_attention_on", lambda *_: counted)
-    with torch.no_grad():
-        wanted = module(frames, positions, padding)
-    module.fold()
-    module(frames, positions, padding)
-    assert not calls
-    with torch.no_grad():
-        found = module(frames, positions, padding)
-
-    assert len(calls) == 1
-    assert torch.allclose(found, wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize("device", DEVICES)
 def test_however_it_is_launched_it_gives_the_same(device):
     torch.manual_seed(2)
     merged, table, biases = torch.randn(1, 90, 48), torch.randn(1, 99, 16), torch.randn(2, 1, 16)

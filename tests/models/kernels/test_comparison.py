@@ -91,6 +91,31 @@ def test_encoders_for_streams_use_them_too_except_that_of_the_subsampling(contex
     assert {record.args[0] for record in caplog.records} <= {FastPath.FEED_FORWARD}
 
 
+@pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
+def test_kernels_are_taken_in_inference_alone_and_change_nothing(norm, monkeypatch):
+    encoder, taken, find = folded(replace(SHAPE, convolution_norm=norm)), set(), FAST_PATHS.kernel
+    features, lengths = torch.randn(2, SHAPE.mels, 80), torch.tensor([80, 33])
+    with torch.no_grad():
+        wanted, counts = encoder(features, lengths)
+    compare_kernels(encoder, None, CPU, torch.float32)
+
+    def note(path, *about):
+        if found := find(path, *about):
+            taken.add(path)
+        return found
+
+    monkeypatch.setattr(FAST_PATHS, "kernel", note)
+    encoder(features, lengths)  # with gradients
+    assert not taken
+    with torch.no_grad():
+        found, _ = encoder(features, lengths)
+
+    assert taken == {FastPath.ATTENTION, FastPath.CONVOLUTION, FastPath.SUMS}
+    for one, other, count in zip(found, wanted, counts, strict=True):
+        torch.testing.assert_close(one[:count], other[:count], atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("kernel", "path"), [IN_ENCODER, IN_ATTENTION])
 @pytest.mark.parametrize("wrong", [lambda result: 1.1 * result, lambda result: result * float("nan")])
 def test_a_kernel_that_computes_wrong_numbers_is_left_out(encoder, monkeypatch, caplog, kernel, path, wrong):

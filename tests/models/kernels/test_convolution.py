@@ -1,6 +1,5 @@
 """The kernel of the convolution module gives what the module's operations give."""
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -9,11 +8,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import conv1d, glu, pad, silu
 
-from models.encoders.conformer import ConvolutionModule
 from models.encoders.padding import Padding
 from models.kernels import convolution
 from models.kernels.convolution import gated_convolution
-from tests.models.small import SMALL
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
@@ -61,29 +58,3 @@ def test_it_gives_what_the_operations_give(
     assert convolved.isfinite().all()
     wanted, convolved = wanted[valid], convolved[valid]
     assert torch.allclose(convolved.float(), wanted, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
-def test_a_folded_module_uses_it_in_inference(device, norm, monkeypatch):
-    torch.manual_seed(1)
-    module = ConvolutionModule(replace(SMALL, convolution_norm=norm)).eval().to(device)
-    frames, padding = torch.randn(2, 20, SMALL.width).to(device), Padding(torch.tensor([20, 7], device=device), 20)
-    calls = []
-
-    def counted(*arguments, **options):
-        calls.append(options)
-        return gated_convolution(*arguments, **options)
-
-    monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
-    with torch.no_grad():
-        wanted = module(frames, padding)
-    monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: counted)
-    module(frames, padding)  # with gradients
-    assert not calls
-    module.fold()
-    with torch.no_grad():
-        found = module(frames, padding)
-
-    assert calls == [{"swish": norm == "batch_norm", "left": None}]
-    assert torch.allclose(found[padding.valid], wanted[padding.valid], atol=1e-5)
