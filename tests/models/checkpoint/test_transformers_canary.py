@@ -16,7 +16,7 @@ from models.text.prompt_writer import END, required_pieces
 from tests.models import golden_data as golden
 from tests.models.canary import leads, options, prompt_tokens
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import converted, encoder_sizes, random_prompted
+from tests.models.checkpoint.transformers_models import converted, decoder_sizes, encoder_sizes, random_prompted
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -28,15 +28,7 @@ MOST = 40
 PROMPTS = [Prompt(), Prompt(language="de", punctuation=False), Prompt(target_language="fr")]
 
 SHAPES = encoder_sizes(num_mel_bins=[16, 80])
-DECODERS = st.fixed_dictionaries(
-    {
-        "num_hidden_layers": st.integers(1, 3),
-        "num_attention_heads": st.sampled_from([1, 2, 4]),
-        "intermediate_size": st.sampled_from([16, 40]),
-        "hidden_act": st.sampled_from(["relu", "gelu"]),
-        "max_position_embeddings": st.sampled_from([64, 1024]),
-    }
-)
+DECODERS = decoder_sizes(max_position_embeddings=[64, 1024])
 
 
 def save_processor(folder, mels):

@@ -20,7 +20,7 @@ from tests.models.canary import prompt_tokens
 from tests.models.checkpoint import test_transformers_canary as canary
 from tests.models.checkpoint.nemo_files import drop, put
 from tests.models.checkpoint.transformers_files import changed
-from tests.models.checkpoint.transformers_models import converted, random_prompted
+from tests.models.checkpoint.transformers_models import converted, decoder_sizes, random_prompted
 from tests.models.companions import MARGIN
 
 pytestmark = pytest.mark.golden
@@ -47,16 +47,7 @@ def random_model(vocabulary, shape, decoder, biases, seed):
     return random_prompted("CohereAsr", vocabulary, "▁", shape, biases, seed, **decoder)
 
 
-DECODERS = st.fixed_dictionaries(
-    {
-        "hidden_size": st.sampled_from([8, 32]),
-        "num_hidden_layers": st.integers(1, 3),
-        "num_attention_heads": st.sampled_from([1, 2, 4]),
-        "intermediate_size": st.sampled_from([16, 40]),
-        "hidden_act": st.sampled_from(["relu", "gelu"]),
-        "max_position_embeddings": st.sampled_from([64, 128]),
-    }
-)
+DECODERS = decoder_sizes(hidden_size=[8, 32], max_position_embeddings=[64, 128])
 
 
 @pytest.mark.slow

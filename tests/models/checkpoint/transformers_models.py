@@ -50,6 +50,17 @@ def randomize(model, std):
             buffer.normal_()
 
 
+def decoder_sizes(**lists):
+    """Sizes of an attention decoder, as configurations of transformers have them; ``lists`` are those of some sizes."""
+    sampled = {
+        "num_hidden_layers": [1, 2, 3],
+        "num_attention_heads": [1, 2, 4],
+        "intermediate_size": [16, 40],
+        "hidden_act": ["relu", "gelu"],
+    } | lists
+    return st.fixed_dictionaries({name: st.sampled_from(values) for name, values in sampled.items()})
+
+
 def encoder_sizes(**lists):
     """Sizes of an encoder, as configurations of transformers have them; ``lists`` are those of some sizes."""
     sampled = {

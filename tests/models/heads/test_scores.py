@@ -70,7 +70,7 @@ def tokens(result):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ROUNDED)
 @torch.no_grad()
-def test_scores_are_not_rounded(dtype):
+def test_scores_are_the_sums_and_not_rounded(dtype):
     encoded, lengths = encoded_for(2, 5, dtype, "cuda")
     _, joint = transducer((0, 1), dtype, "cuda")
     config = AttentionDecoderConfig(WIDTH, 1, 2, 24, "relu", positions=64, length_margin=None, beam=1)
@@ -78,23 +78,15 @@ def test_scores_are_not_rounded(dtype):
     memory, cache = decoder.memory(encoded, lengths), decoder.cache(2, 8)
     token = torch.zeros(2, 1, dtype=torch.int64, device="cuda")
 
-    assert CTCHead(WIDTH, LABELS).to("cuda", dtype)(encoded).dtype == torch.float32
-    assert CTCHead(WIDTH, LABELS).to("cuda", dtype)(encoded[:0]).shape == (0, 5, LABELS + 1)
+    head = CTCHead(WIDTH, LABELS).to("cuda", dtype)
+    exact = linear(encoded.double(), head.projection.weight.double(), head.projection.bias.double())
+
+    assert head(encoded).dtype == torch.float32
+    torch.testing.assert_close(head(encoded).double(), exact, atol=1e-5, rtol=1e-5)
+    assert head(encoded[:0]).shape == (0, 5, LABELS + 1)
     assert joint(encoded, encoded).shape == (2, 5, LABELS + 3)
     assert joint(encoded, encoded).dtype == torch.float32
     assert decoder(token, token[0], memory, cache).dtype == torch.float32
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ROUNDED)
-@torch.no_grad()
-def test_scores_are_the_sums(dtype):
-    encoded, _ = encoded_for(2, 5, dtype, "cuda")
-    head = CTCHead(WIDTH, LABELS).to("cuda", dtype)
-
-    exact = linear(encoded.double(), head.projection.weight.double(), head.projection.bias.double())
-
-    torch.testing.assert_close(head(encoded).double(), exact, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ROUNDED)

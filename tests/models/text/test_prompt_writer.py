@@ -105,21 +105,18 @@ def test_a_model_without_prompts_is_asked_for_what_it_does(prompt, field):
 
 
 @pytest.mark.parametrize(
-    ("prompt", "languages"),
+    ("prompt", "languages", "punctuates"),
     [
-        (Prompt(), None),
-        (Prompt("de", "de"), None),
-        (Prompt("en", "en", punctuation=True, timestamps=True), ["en"]),
-        (Prompt(target_language="en"), ["en"]),
+        (Prompt(), None, True),
+        (Prompt("de", "de"), None, True),
+        (Prompt("en", "en", punctuation=True, timestamps=True), ["en"], True),
+        (Prompt(target_language="en"), ["en"], True),
+        (Prompt(punctuation=False), None, False),
     ],
     ids=str,
 )
-def test_what_a_model_without_prompts_does_anyway_may_be_asked_for(prompt, languages):
-    check_unprompted(prompt, languages, punctuates=True)
-
-
-def test_a_model_without_punctuation_accepts_requests_for_none():
-    check_unprompted(Prompt(punctuation=False), None, punctuates=False)
+def test_what_a_model_without_prompts_does_anyway_may_be_asked_for(prompt, languages, punctuates):
+    check_unprompted(prompt, languages, punctuates=punctuates)
 
 
 def test_without_named_languages_those_with_a_piece_are_spoken():
