@@ -17,7 +17,6 @@ from service.engine.process import SpeechRecognizer
 
 NAN_SAMPLES, FAIL_SAMPLES, POISON_SAMPLES, SPIN_SAMPLES, HOLD_SAMPLES = range(16_001, 16_006)
 ROOM_SAMPLES = 100_000
-ORDERS = (NAN_SAMPLES, FAIL_SAMPLES, POISON_SAMPLES, SPIN_SAMPLES, HOLD_SAMPLES)
 
 
 class FaultyRecognizer(SpeechRecognizer):

@@ -12,7 +12,7 @@ from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.loadable import Loadable
 from tests.asynchronous import asynchronous
 from tests.service.dispatch.fake_engine import READY
-from tests.service.http.test_allowance import Clock
+from tests.service.dispatch.virtual_time import Clock
 
 
 class FakeResidency:

@@ -112,10 +112,6 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(scenario) -> None:
-    asyncio.run(scenario())
-
-
 class Immediately(ThreadPoolExecutor):
     """Stands in for threads and does their work at once, so that a test knows when it is done."""
 

@@ -46,10 +46,6 @@ class Silence:
     def __len__(self) -> int:
         return self.samples
 
-    @property
-    def seconds(self) -> float:
-        return self.samples / RATE
-
     def read(self, start: int, stop: int) -> np.ndarray:
         return np.zeros(stop - start, np.float32)
 

@@ -20,6 +20,7 @@ from service.engine.protocol import Batch, FailureKind, Heartbeat, Load, ModelIn
 from service.engine.supervisor import Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
 from tests.asynchronous import asynchronous
+from tests.service.dispatch.virtual_time import Clock
 from transcripts.prompt import DEFAULT_PROMPT
 
 STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
@@ -105,16 +106,6 @@ async def test_an_engine_starts_answers_and_stops():
 
 
 TIMEOUT = Settings().engine_timeout_seconds
-
-
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @contextlib.contextmanager

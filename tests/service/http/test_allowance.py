@@ -10,15 +10,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance, duration
 from service.keys import KeyLimits
-from tests.service.dispatch.virtual_time import run
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.service.dispatch.virtual_time import Clock, run
 
 
 def begin(allowance: Allowance, seconds: float = 0.0) -> int | None:

@@ -11,7 +11,6 @@ from audio.segment.segmenter import Segment
 from service.dispatch.recordings import Options
 from service.shared_audio import Item
 from service.workers.protocol import (
-    Answered,
     Cuts,
     End,
     Ended,
@@ -70,10 +69,6 @@ async def answered_all(on) -> None:
         await asyncio.sleep(0.001)
         if on.engine.batches:
             on.engine.answer(on.dispatcher)
-
-
-def texts(on) -> list[str]:
-    return [message.answer.transcript.text for message in on.sent if isinstance(message, Answered)]
 
 
 @pytest.mark.parametrize("when", ["at once", "before its cuts are over", "while a part is computed"])
