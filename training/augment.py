@@ -58,7 +58,11 @@ def in_room(samples: Samples, response: Samples) -> Samples:
 
     The loudest sample of the room's answer to an impulse is taken for the direct sound.
     """
-    return _as_loud(_convolved(samples, response.astype(np.float64), int(np.abs(response).argmax())), samples)
+    size = _fft_size(len(samples) + len(response))
+    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response.astype(np.float64), size)
+    first = int(np.abs(response).argmax())
+    result = np.fft.irfft(spectrum, size)[first : first + len(samples)].astype(np.float32)
+    return (result * _rms(samples) / max(_rms(result), 1e-9)).astype(np.float32)
 
 
 def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> Samples:
@@ -81,17 +85,6 @@ def _added(samples: Samples, noise: np.ndarray[tuple[int], np.dtype[np.floating]
     """Return a clip with noise at a ratio of their loudness."""
     snr = 10 ** (snr_db / 20)
     return (samples + noise * _rms(samples) / (snr * max(_rms(noise), 1e-9))).astype(np.float32)
-
-
-def _as_loud(result: Samples, samples: Samples) -> Samples:
-    return (result * _rms(samples) / max(_rms(result), 1e-9)).astype(np.float32)
-
-
-def _convolved(samples: Samples, response: np.ndarray[tuple[int], np.dtype[np.float64]], first: int = 0) -> Samples:
-    """Return a clip convolved with a room's response, from the sample ``first`` on, cut to the clip's length."""
-    size = _fft_size(len(samples) + len(response))
-    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
-    return np.fft.irfft(spectrum, size)[first : first + len(samples)].astype(np.float32)
 
 
 def _fft_size(length: int) -> int:

@@ -21,10 +21,9 @@ from training.objective import (
     transducer_objective,
 )
 from training.precision import autocast
-from training.recipe import Recipe
 from training.run import Run
 from training.sampler import Position
-from training.schedule import learning_rate
+from training.schedule import rate_of_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,22 +194,6 @@ def _distilled(run: Run, _: Batch, features: Tensor, frames: Tensor, counts: Lab
         apart = run.step < config.apart.steps
         found = distillation_losses(run.network, features, frames, lesson, config, apart=apart)
     return found.times(counts.share)
-
-
-def rate_of_step(recipe: Recipe, step: int) -> float:
-    """Return the learning rate of a step; with a teacher, each of the two stages has its own."""
-    optimizer, teacher = recipe.optimizer, recipe.teacher
-    apart = teacher.apart.steps if teacher else 0
-    if teacher and step < apart:
-        return learning_rate(step, steps=apart, peak=teacher.apart.peak, warmup=optimizer.warmup, decay=0.0, final=1.0)
-    return learning_rate(
-        step - apart,
-        steps=recipe.steps - apart,
-        peak=optimizer.peak,
-        warmup=optimizer.warmup,
-        decay=optimizer.decay,
-        final=optimizer.final,
-    )
 
 
 def _with_durations(run: Run) -> bool:

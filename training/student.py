@@ -30,7 +30,7 @@ from models.heads.ctc import CTCHead
 from models.network import Network
 from training.attention_vocabulary import TrainingVocabulary
 from training.errors import RecipeError
-from training.recipe_shapes import Attention, Block, Convolutional, Student, Transducer
+from training.recipe_shapes import Block, Convolutional, Student
 from training.state_maps import StateMaps
 
 FRONT_END = FeatureConfig(
@@ -141,6 +141,11 @@ def _conformer_config(student: Student, labels: int, prompts: PromptConfig | Non
         scale_input=False,
     )
     if student.attention:
+        fields = asdict(student.attention)
+        inner = fields.pop("feed_forward_factor") * student.attention.width
+        decoder = AttentionDecoderConfig(
+            **fields, feed_forward_width=inner, activation="relu", length_margin=_LENGTH_MARGIN
+        )
         return ModelConfig(
             "EncDecMultiTaskModel",
             FRONT_END,
@@ -148,22 +153,15 @@ def _conformer_config(student: Student, labels: int, prompts: PromptConfig | Non
             labels,
             ctc=False,
             transducer=None,
-            attention=_attention_config(student.attention),
+            attention=decoder,
             prompts=prompts,
         )
-    transducer = _transducer_config(student.transducer) if student.transducer else None
+    transducer = None
+    if student.transducer:
+        fields = asdict(student.transducer) | {"durations": student.transducer.durations or ()}
+        transducer = TransducerConfig(**fields, max_symbols=_MAX_SYMBOLS)
     name = "EncDecHybridRNNTCTCBPEModel" if transducer else ctc_name
     return ModelConfig(name, FRONT_END, encoder, labels, ctc=True, transducer=transducer)
-
-
-def _attention_config(attention: Attention) -> AttentionDecoderConfig:
-    fields = asdict(attention)
-    inner = fields.pop("feed_forward_factor") * attention.width
-    return AttentionDecoderConfig(**fields, feed_forward_width=inner, activation="relu", length_margin=_LENGTH_MARGIN)
-
-
-def _transducer_config(transducer: Transducer) -> TransducerConfig:
-    return TransducerConfig(**asdict(transducer) | {"durations": transducer.durations or ()}, max_symbols=_MAX_SYMBOLS)
 
 
 class Float32Subsampling(Subsampling):
