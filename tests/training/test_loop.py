@@ -98,7 +98,7 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices
 AFTER_A_STEP = """
 import cli.training.run
 said = cli.training.run._report
-cli.training.run._report = lambda line: (said(line), die() if line.startswith("step 21/") else None)
+cli.training.run._report = lambda line: (said(line), die(signal.SIGKILL) if line.startswith("step 21/") else None)
 """
 WHILE_WRITING_THE_STATE = """
 import torch
@@ -113,23 +113,29 @@ torch.save = half
 """
 DIES = """
 import os, signal, sys, cli
-def die(): os.kill(os.getpid(), signal.SIGKILL)
+def die(number=signal.SIGKILL): os.kill(os.getpid(), number)
 {}
-cli.main(sys.argv[1:])
+sys.exit(cli.main(sys.argv[1:]))
 """
+
+
+def in_a_process(folder, *more, script):
+    """Go on with a run by the command, after a script that may end it; the recipe is in the folder."""
+    arguments = ["train", "run", "recipe.yaml", "--out", "killed", "--device", "cpu", "--resume", *more]
+    # As many threads as the whole run has in this process.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", DIES.replace("{}", script), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [AFTER_A_STEP, WHILE_WRITING_THE_STATE], ids=["after a step", "writing the state"])
 def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     finish(new_run(tmp_path, "whole", steps=30, save_every=8, report_every=1))
-    arguments = ["train", "run", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "killed"), "--device", "cpu"]
-    # As many threads as the whole run has in this process.
-    options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
 
-    killed = subprocess.run([sys.executable, "-c", DIES.format(moment), *arguments], **options)
+    killed = in_a_process(tmp_path, script=moment)
     done_before = steps(tmp_path / "killed")[-1][0]
-    subprocess.run([sys.executable, "-m", "cli", *arguments, "--resume"], check=True, **options)
+    assert in_a_process(tmp_path, script="").returncode == 0
 
     assert killed.returncode == -signal.SIGKILL
     assert done_before == (21 if moment is AFTER_A_STEP else 24)
@@ -178,22 +184,9 @@ def test_a_run_that_is_killed_before_its_first_step_measures_again(tmp_path):
 def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_nothing(tmp_path):
     options = {"steps": 16, "save_every": 1, "report_every": 4, "dev": {"manifest": "manifest.jsonl", "every": 2}}
     finish(new_run(tmp_path, "whole", **options))
-    arguments = [
-        "train",
-        "run",
-        str(tmp_path / "recipe.yaml"),
-        "--out",
-        str(tmp_path / "killed"),
-        "--device",
-        "cpu",
-        "--resume",
-    ]
-    arguments += ["--export", str(tmp_path / "model.nemo")]
-    program = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
     killed = 0
     for seed in range(40):
-        moment = AT_A_SYSTEM_CALL.replace("{seed}", str(seed))
-        ended = subprocess.run([sys.executable, "-c", DIES.replace("{}", moment), *arguments], **program)
+        ended = in_a_process(tmp_path, "--export", "model.nemo", script=AT_A_SYSTEM_CALL.replace("{seed}", str(seed)))
         if ended.returncode == 0:
             break
         assert ended.returncode == -signal.SIGKILL, ended.stderr
@@ -209,31 +202,18 @@ def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_
     assert left == {"lock", "state.pt", "log.jsonl", "best.nemo"} | index
 
 
-TOLD = """
-import os, signal, sys, cli, cli.training.run
-said = cli.training.run._report
-cli.training.run._report = lambda line: (said(line), line.startswith("step 21/") and os.kill(os.getpid(), signal.{}))
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_gets_sigterm_saves_its_last_step(tmp_path, asked):
     manifest(tmp_path)
     recipe_file(tmp_path, steps=30, save_every=8, report_every=1)
-    arguments = ["train", "run", "recipe.yaml", "--out", "told", "--device", "cpu", "--export", "told.nemo"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
-    told = subprocess.run(
-        [sys.executable, "-c", TOLD.format(asked.name), *arguments],
-        cwd=tmp_path, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    told = in_a_process(tmp_path, "--export", "told.nemo", script=AFTER_A_STEP.replace("SIGKILL", asked.name))
 
     assert told.returncode == 128 + asked
     assert "stopped at step 21; its state is saved, --resume continues" in told.stdout
     assert not (tmp_path / "told.nemo").exists()
-    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "told", CPU)
+    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "killed", CPU)
     run.resume()
     assert run.step == 21
 
@@ -250,26 +230,15 @@ def test_a_state_without_a_part_is_refused(tmp_path, missing):
         new_run(tmp_path, steps=2).resume()
 
 
-def test_another_recipe_does_not_go_on_with_a_run(tmp_path):
+def test_a_run_goes_on_watched_in_another_way_but_not_with_another_recipe_or_other_clips(tmp_path):
     finish(new_run(tmp_path, steps=2))
 
     with pytest.raises(ResumeError, match="other values of seed"):
         new_run(tmp_path, seed=9, steps=2).resume()
-
-
-def test_a_run_may_be_watched_in_another_way_when_it_goes_on(tmp_path):
-    finish(new_run(tmp_path, steps=2))
-
     run = new_run(tmp_path, steps=2, report_every=1, save_every=1)
     run.resume()
-
     assert run.finished
-
-
-def test_other_clips_do_not_go_on_with_a_run(tmp_path):
-    finish(new_run(tmp_path, steps=2))
     manifest(tmp_path, dict(list(TEXTS.items())[:3]))
-
     with pytest.raises(ResumeError, match="other values of clips"):
         new_run(tmp_path, steps=2).resume()
 
