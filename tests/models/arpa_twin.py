@@ -32,10 +32,10 @@ class ArpaTwin:
         every = [START, *words, END]
         return sum(self.score(tuple(every[:at]), every[at]) for at in range(1, len(every)))
 
-    def write(self, path, comments=(), counts=None):
+    def write(self, path, comments=()):
         """Write the file."""
         orders = [[one for one in self.ngrams.items() if len(one[0]) == n] for n in range(1, self.highest + 1)]
-        lines = [*comments, "\\data\\", *(f"ngram {n}={len(every)}" for n, every in enumerate(counts or orders, 1))]
+        lines = [*comments, "\\data\\", *(f"ngram {n}={len(every)}" for n, every in enumerate(orders, 1))]
         for order, every in enumerate(orders, 1):
             lines += ["", f"\\{order}-grams:"]
             for words, (probability, backoff) in every:

@@ -28,7 +28,7 @@ def vocabulary(*special):
     return sentencepiece_model(len(special) + 60, special, _SENTENCES, **options)
 
 
-def members(config_name, edit=None):
+def members(config_name):
     """Return the files of a checkpoint with the configuration ``configs/<config_name>.yaml`` and random weights."""
     document = yaml.safe_load((CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8"))
     special = _CANARY if document["prompt_format"] == "canary" else _CANARY2
@@ -39,8 +39,6 @@ def members(config_name, edit=None):
         files |= {f"{language}.model": vocabulary(language) for language in ("de", "es", "fr")}
     pieces = sum(sentencepiece.SentencePieceProcessor(model_proto=file).get_piece_size() for file in files.values())
     document["head"]["num_classes"] = outputs = -(-pieces // 8) * 8
-    if edit:
-        edit(document)
     return {
         CONFIG: yaml.safe_dump(document, sort_keys=False).encode(),
         WEIGHTS: saved(tensors(document, outputs)),

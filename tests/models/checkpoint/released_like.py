@@ -11,11 +11,9 @@ from tests.models.checkpoint.nemo_files import CONFIG, CONFIGS, TOKENIZER, WEIGH
 LABELS = 128  # pieces of the golden tokenizer
 
 
-def members(config_name, edit=None):
+def members(config_name):
     """Return the files of a checkpoint with the configuration ``configs/<config_name>.yaml`` and random weights."""
     document = yaml.safe_load((CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8"))
-    if edit:
-        edit(document)
     return {
         CONFIG: yaml.safe_dump(document).encode(),
         WEIGHTS: saved(tensors(document.get("model", document))),

@@ -39,14 +39,6 @@ def test_a_repository_with_a_nemo_file_gives_that_file_alone(hub):
     assert hub.downloads() == [("small.nemo", None)]
 
 
-@pytest.mark.golden
-def test_a_model_is_loaded_by_its_name(hub, tmp_path):
-    file = archive(tmp_path / "m.nemo", golden_members())
-    hub.repositories[NAME] = Repository({"main": {"m.nemo": file.read_bytes()}})
-
-    assert load_model(NAME).info() == load_model(file).info()
-
-
 def test_a_repository_of_transformers_gives_the_files_that_are_read(hub, tmp_path):
     files = {file.name: file.read_bytes() for file in folder(tmp_path / "saved").iterdir()}
     others = {"README.md": b"#", "pytorch_model.bin": b"code", "onnx/model.onnx": b"", "vocab.txt": b""}

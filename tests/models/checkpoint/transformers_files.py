@@ -116,16 +116,16 @@ def folder(path, kind="tdt"):
     return write(Path(path), documents(kind), tensors(kind))
 
 
-def sharded(path, kind="tdt"):
+def sharded(path):
     """Write an honest folder whose weights are in two files."""
-    whole = tensors(kind)
+    whole = tensors()
     names = sorted(whole)
     shards = {
         "model-00001-of-00002.safetensors": {name: whole[name] for name in names[::2]},
         "model-00002-of-00002.safetensors": {name: whole[name] for name in names[1::2]},
     }
     places = {name: shard for shard, content in shards.items() for name in content}
-    return write(Path(path), documents(kind) | {INDEX: {"metadata": {}, "weight_map": places}}, shards)
+    return write(Path(path), documents() | {INDEX: {"metadata": {}, "weight_map": places}}, shards)
 
 
 def changed(saved, path, file, *changes):

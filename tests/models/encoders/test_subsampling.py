@@ -12,9 +12,9 @@ from models.encoders.subsampling import SeparableStage, Subsampling
 from tests.models.small import SMALL
 
 
-def subsampling(kind, factor, mels=5, channels=6):
+def subsampling(kind, factor, mels=5):
     torch.manual_seed(0)
-    shape = {"subsampling": kind, "subsampling_factor": factor, "subsampling_channels": channels}
+    shape = {"subsampling": kind, "subsampling_factor": factor, "subsampling_channels": 6}
     return Subsampling(replace(SMALL, mels=mels, width=8, **shape)).double()
 
 
