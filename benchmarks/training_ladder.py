@@ -184,11 +184,9 @@ def _recipe(args: argparse.Namespace, folder: Path) -> Path:
 def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
     most = args.max_labels_per_second
     kept = [take for take in run.takes if len(run.vocabulary.encode(take.clip.text or "")) <= most * take.seconds]
-    positions = run.config.attention.positions if run.config.attention else None
-    mels = run.config.features.mels
     labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))
     augmenter = Augmenter(run.recipe.augmentation)
-    every, some = (Examples(takes, run.vocabulary, augmenter, 0, mels, positions) for takes in (run.takes, kept))
+    every, some = (Examples(takes, run.vocabulary, augmenter, 0, run.config) for takes in (run.takes, kept))
 
     def sizes(examples: Examples) -> tuple[list[float], list[int]]:
         return [take.seconds for take in examples.takes], [labels[take] for take in examples.takes]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
+from models.config import ModelConfig
 from training.attention_vocabulary import TrainingVocabulary
 from training.augment import Augmenter
 from training.clip import Clip
@@ -44,19 +45,15 @@ class Examples:
         vocabulary: TrainingVocabulary,
         augmenter: Augmenter,
         seed: int,
-        mels: int,
-        positions: int | None = None,
+        config: ModelConfig,
     ) -> None:
-        """Prepare to make examples of features with ``mels`` bands.
-
-        ``positions`` are the most labels of a sequence for an attention decoder.
-        """
+        """Prepare to make examples for a model."""
         self.takes = takes
         self._vocabulary = vocabulary
         self._augmenter = augmenter
         self._seed = seed
-        self._mels = mels
-        self._positions = positions
+        self._mels = config.features.mels
+        self._positions = config.attention.positions if config.attention else None
         self._decoded = DecodedTakes()
 
     def make(self, epoch: int, draw: Draw) -> Example:

@@ -39,7 +39,12 @@ class Recordings:
                 found = [(path, _seconds(path)) for path in files]
             except OSError as error:
                 raise RecipeError(f"{key}: {error.filename}: {error.strerror}", key) from error
-            clips = [_clip(path, str(path.relative_to(folder)), seconds) for path, seconds in found if seconds]
+            # With a start, a recording may be shorter than the shortest clip.
+            clips = [
+                Clip(path, str(path.relative_to(folder)), seconds, text=None, source="", speaker="", start=0.0)
+                for path, seconds in found
+                if seconds
+            ]
             if not clips:
                 raise RecipeError(f"{key}: there is no recording in {folder}", key)
             self._clips += clips
@@ -77,8 +82,3 @@ class Recordings:
 def _seconds(path: Path) -> float | None:
     with path.open("rb") as file:
         return seconds_of(file)
-
-
-def _clip(path: Path, name: str, seconds: float) -> Clip:
-    # With a start, a recording may be shorter than the shortest clip.
-    return Clip(path, name, seconds, text=None, source="", speaker="", start=0.0)

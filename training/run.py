@@ -124,14 +124,7 @@ class Run:
         _check_auxiliary_ctc(recipe, self.config, self.mode)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
-        self.examples = Examples(
-            self.takes,
-            self.vocabulary,
-            augmenter,
-            recipe.seed,
-            mels=self.config.features.mels,
-            positions=self.config.attention.positions if self.config.attention else None,
-        )
+        self.examples = Examples(self.takes, self.vocabulary, augmenter, recipe.seed, self.config)
         for take in self.dev:
             labels_of(take.clip, "", self.vocabulary)  # checks that the vocabulary has its language
         self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)

@@ -9,11 +9,14 @@ from training.batch import collate
 from training.examples import Examples
 from training.manifest import read_manifest
 from training.recipe_augmentation import Augmentation, Noise, SpecAugment
+from training.recipe_shapes import Student
 from training.sampler import Draw, Position
+from training.student import student_config
 from training.takes import Take
 from training.vocabulary_file import read_vocabulary
 
 VOCABULARY = read_vocabulary(CHECKPOINT)
+CONFIG = student_config(Student(layers=1, width=8, heads=2), VOCABULARY.size)
 AUGMENTATION = Augmentation(spec_augment=SpecAugment(), noise=Noise(share=1.0, snr_db=(5, 5)))
 
 
@@ -22,7 +25,7 @@ def takes(folder):
 
 
 def examples(folder, some=None, augmentation=AUGMENTATION, seed=0):
-    return Examples(some or takes(folder), VOCABULARY, Augmenter(augmentation), seed, mels=80)
+    return Examples(some or takes(folder), VOCABULARY, Augmenter(augmentation), seed, CONFIG)
 
 
 def test_the_same_draw_gives_the_same_and_another_another(tmp_path):

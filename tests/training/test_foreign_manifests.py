@@ -164,20 +164,6 @@ def test_an_empty_cell_of_a_table_is_no_value(tmp_path):
     assert (clip.text, clip.seconds, clip.prompt.language, clip.prompt.punctuation) == ("la", 2.0, None, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("metadata.csv", 'file_name,text\na.wav,"begins\n\nand ends"\nb.wav,"never ends\n' + "c.wav,c\n" * 20_000),
-        ("metadata.jsonl", '{"file_name": "a.wav"}\n\n\n' + "[" * 100_000),
-    ],
-)
-def test_a_bad_line_of_a_table_is_named(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-
-    with pytest.raises(ManifestError, match=f"{name}, line [0-9]+: (field larger|maximum recursion)"):
-        read_manifest(tmp_path)
-
-
 def arrow(path, rows):
     """Rows as `datasets` writes them."""
     table = pa.table(
@@ -206,25 +192,36 @@ def test_what_save_to_disk_wrote_is_read_where_it_lies(tmp_path):
     assert len({(clip.audio, clip.byte_range) for clip in clips}) == len({clip.name for clip in clips}) == 6
 
 
-@pytest.mark.parametrize("content", [b"", b"no arrow" * 99])
-def test_a_bad_arrow_file_is_named(tmp_path, content):
-    (tmp_path / "data.arrow").write_bytes(content)
-
-    with pytest.raises(ManifestError, match=r"data\.arrow is damaged"):
-        read_manifest(tmp_path)
-
-
-def test_an_arrow_file_without_sound_is_named(tmp_path):
-    table = pa.table({"text": ["a"]})
-    with pa.OSFile(str(tmp_path / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+def silent_arrow():
+    """An Arrow file without sound."""
+    file, table = io.BytesIO(), pa.table({"text": ["a"]})
+    with pa.ipc.new_stream(file, table.schema) as stream:
         stream.write_table(table)
-
-    with pytest.raises(ManifestError, match="no column 'audio', but text"):
-        read_manifest(tmp_path)
+    return file.getvalue()
 
 
-def test_parquet_is_refused_with_what_to_do(tmp_path):
-    (tmp_path / "train-00000-of-00001.parquet").write_bytes(b"PAR1")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "metadata.csv",
+            b'file_name,text\na.wav,"begins\n\nand ends"\nb.wav,"never ends\n' + b"c.wav,c\n" * 20_000,
+            r"metadata\.csv, line [0-9]+: field larger",
+        ),
+        (
+            "metadata.jsonl",
+            b'{"file_name": "a.wav"}\n\n\n' + b"[" * 100_000,
+            r"metadata\.jsonl, line [0-9]+: maximum recursion",
+        ),
+        ("data.arrow", b"", r"data\.arrow is damaged"),
+        ("data.arrow", b"no arrow" * 99, r"data\.arrow is damaged"),
+        ("data.arrow", silent_arrow(), "no column 'audio', but text"),
+        ("train-00000-of-00001.parquet", b"PAR1", "save_to_disk"),
+    ],
+    ids=["a table", "lines", "empty Arrow", "no Arrow", "silent Arrow", "Parquet"],
+)
+def test_what_is_bad_in_a_folder_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
 
-    with pytest.raises(ManifestError, match="save_to_disk"):
+    with pytest.raises(ManifestError, match=message):
         read_manifest(tmp_path)

@@ -18,8 +18,8 @@ CPU = torch.device("cpu")
 SENTENCES = st.lists(st.lists(st.integers(0, 3), max_size=8), min_size=1, max_size=30)
 
 
-def written(path, sentences, least=(1, 1)):
-    write_language_model(sentences, PIECES, path, least=least, weight=0.5, bonus=1.0)
+def written(path, sentences, least=(1, 1), pieces=PIECES):
+    write_language_model(sentences, pieces, path, least=least, weight=0.5, bonus=1.0)
     return path
 
 
@@ -97,26 +97,17 @@ def test_what_was_seen_too_rarely_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sentences", "least", "message"),
-    [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 8, "n-grams of 9 are too long")],
+    ("sentences", "least", "pieces", "message"),
+    [
+        ([], (1,), PIECES, "no sentences"),
+        ([[0]], (2, 1), PIECES, "at least as often"),
+        ([[0]], (1,) * 8, PIECES, "n-grams of 9 are too long"),
+        ([[0]], (1,) * 7, "x" * 300, "n-grams of 8 out of 300 labels are too many"),
+    ],
 )
-def test_sentences_that_cannot_be_counted_are_an_error(tmp_path, sentences, least, message):
+def test_sentences_that_cannot_be_counted_are_an_error(tmp_path, sentences, least, pieces, message):
     with pytest.raises(TrainingError, match=message):
-        written(tmp_path / "some.ngrams", sentences, least)
-
-
-def test_n_grams_of_too_many_labels_are_an_error(tmp_path):
-    many = [str(number) for number in range(300)]
-
-    with pytest.raises(TrainingError, match="n-grams of 8 out of 300 labels are too many"):
-        write_language_model([[0]], many, tmp_path / "some.ngrams", least=(1,) * 7, weight=1, bonus=0)
-
-
-def test_a_model_of_another_vocabulary_is_refused(tmp_path):
-    path = written(tmp_path / "some.ngrams", [[0, 1]])
-
-    with pytest.raises(UnsupportedValueError, match="vocabulary"):
-        read_language_model(path, ("a", "b", "c", "e"), CPU)
+        written(tmp_path / "some.ngrams", sentences, least, pieces)
 
 
 def damaged(name, change):
@@ -173,6 +164,15 @@ def test_a_damaged_file_is_an_error_of_its_own(tmp_path, damage):
         read_language_model(path, PIECES, CPU)
 
 
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(MissingCheckpointError, match=r"none\.ngrams"):
-        read_language_model(tmp_path / "none.ngrams", PIECES, CPU)
+@pytest.mark.parametrize(
+    ("name", "pieces", "kind", "message"),
+    [
+        ("none.ngrams", PIECES, MissingCheckpointError, r"none\.ngrams"),
+        ("some.ngrams", ("a", "b", "c", "e"), UnsupportedValueError, "vocabulary"),
+    ],
+)
+def test_a_missing_file_and_a_model_of_another_vocabulary_are_errors(tmp_path, name, pieces, kind, message):
+    written(tmp_path / "some.ngrams", [[0, 1]])
+
+    with pytest.raises(kind, match=message):
+        read_language_model(tmp_path / name, pieces, CPU)
