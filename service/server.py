@@ -33,7 +33,7 @@ from service.http.app import create_app
 from service.http.core import LocalCore
 from service.http.keys.access import Access
 from service.http.keys.key_file import KeyFile
-from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
+from service.http.opening import SWITCH_INTERVAL, Web, open_front
 from service.http.routes.jobs import transcribe_job
 from service.http.wire.connections import Connections
 from service.jobs.jobs import Jobs
@@ -200,7 +200,7 @@ class Server:
                 http = self.workers
                 serving = asyncio.create_task(self.workers.run(self._listener, core, RelayServer(app)))
             else:
-                http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
+                http = Web(settings, app, Connections(settings, self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
             supervising = asyncio.create_task(self.fleet.run())
             beside = [asyncio.create_task(self._demand.sweep())]

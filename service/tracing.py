@@ -13,10 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+from typing import Any
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 0x01
@@ -57,8 +54,7 @@ class Trace:
     """A traced request or job."""
 
     traceparent: Traceparent  # the id to send with outgoing requests
-    began_ns: int  # Unix time of its beginning; 0 without a collector
-    span: "Span | None" = None  # None without a collector, when the caller's id is only passed on
+    span: Any = None  # OpenTelemetry's; None without a collector, when the caller's id is only passed on
 
 
 _current: ContextVar[Trace | None] = ContextVar("trace", default=None)
@@ -93,7 +89,7 @@ class Tracer:
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:  # noqa: ARG002
         """Begin a request or job, in the caller's trace or, if spans are written, a new one."""
-        return None if parent is None else Trace(parent, 0)
+        return None if parent is None else Trace(parent)
 
     def end(
         self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
@@ -141,13 +137,10 @@ class Exporting(Tracer):
         """Begin a span."""
         api = self._api
         context = None if parent is None else self._propagator.extract({"traceparent": str(parent)})
-        began_ns = time.time_ns()
         kind = api.SpanKind.SERVER if is_server else api.SpanKind.INTERNAL
-        span = self._tracer.start_span(name, context, kind, start_time=began_ns)
+        span = self._tracer.start_span(name, context, kind)
         own = span.get_span_context()
-        return Trace(
-            Traceparent(f"{own.trace_id:032x}", f"{own.span_id:016x}", own.trace_flags.sampled), began_ns, span
-        )
+        return Trace(Traceparent(f"{own.trace_id:032x}", f"{own.span_id:016x}", own.trace_flags.sampled), span)
 
     def end(
         self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
@@ -156,7 +149,7 @@ class Exporting(Tracer):
         span = trace.span
         if span is None or not span.is_recording():
             return
-        context, at = self._api.set_span_in_context(span), trace.began_ns
+        context, at = self._api.set_span_in_context(span), span.start_time
         for stage, seconds in stages.items():
             own = self._tracer.start_span(stage, context, start_time=at)
             at += max(0, round(seconds * 1e9))

@@ -32,7 +32,7 @@ def metrics() -> Iterator[str]:
 def errors() -> Iterator[str]:
     """Rows of the table of errors."""
     yield from ("| status | code | when | retry |", "|---|---|---|---|")
-    for code in sorted(ErrorCode, key=lambda code: code.status):
+    for code in sorted(ErrorCode, key=lambda code: code.value.status):
         status, when, is_temporary = code.value
         retry = "after `Retry-After`" if is_temporary else "no"
         yield f"| {status} | `{code}` | {when} | {retry} |"

@@ -69,13 +69,3 @@ class ErrorCode(Enum):
     def __str__(self) -> str:
         """Return the code as clients get it."""
         return self.name.lower()
-
-    @property
-    def status(self) -> int:
-        """The usual HTTP status."""
-        return self.value.status
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether the same request may succeed later."""
-        return self.value.is_temporary

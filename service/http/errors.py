@@ -46,7 +46,7 @@ class RequestError(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.should_retry = should_retry
-        self.status = status or code.status
+        self.status = status or code.value.status
         self.code = code
         self.param = param
 
@@ -59,6 +59,11 @@ def unsupported(param: str, message: str) -> RequestError:
 def invalid(param: str, fault: str) -> RequestError:
     """Return the error for a field whose value is wrong."""
     return RequestError(f"{param}: {fault}.", code=ErrorCode.INVALID_VALUE, param=param)
+
+
+def missing(param: str, message: str) -> RequestError:
+    """Return the error for a field that must be there."""
+    return RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=param)
 
 
 _DISPATCH_ERRORS: dict[type[Exception], ErrorCode] = {
@@ -125,4 +130,6 @@ def error_response(error: Exception) -> ErrorResponse:
     retry_after = _ENGINE_SECONDS if code is ErrorCode.ENGINE_LOST else None
     if isinstance(error, RefusedError):
         retry_after = error.retry_after
-    return ErrorResponse(RequestError(message, code=code, retry_after=retry_after, should_retry=code.is_temporary))
+    return ErrorResponse(
+        RequestError(message, code=code, retry_after=retry_after, should_retry=code.value.is_temporary)
+    )

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +22,7 @@ from service.http.front import Front
 from service.http.keys.access import Access
 from service.http.transcription.intake import Intake
 from service.http.wire.connection import Guard, Guarded
-from service.http.wire.connections import ConnectionLimits, Connections
+from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.phrase_file import PhraseFile
@@ -145,17 +144,3 @@ async def _measure_lag(metrics: Metrics) -> None:
         due = loop.time() + _LAG_SECONDS
         await asyncio.sleep(_LAG_SECONDS)
         metrics.event_loop_lag.observe(max(0.0, loop.time() - due))
-
-
-def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return the limits of the settings, and for this process at most half of its open files: uploads need some."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = min(settings.max_connections, files // 2)
-    if most < settings.max_connections:
-        log.warning("connections limited by open files", extra={"files": files, "connections": most})
-    return ConnectionLimits(
-        most=settings.max_connections,
-        most_of_process=most,
-        silence_seconds=settings.receive_timeout_seconds,
-        idle_seconds=settings.keep_alive_seconds,
-    )

@@ -344,4 +344,4 @@ def _server_error(code: str, message: str) -> JobResult:
 def _trace(job: Job) -> Trace | None:
     """Return the trace of the request that a job was made with."""
     parent = Traceparent.parse(job.traceparent or "")
-    return None if parent is None else Trace(parent, 0)
+    return None if parent is None else Trace(parent)

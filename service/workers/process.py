@@ -25,7 +25,7 @@ from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.counts import SharedMemory
 from service.http.app import create_app
 from service.http.keys.access import Access
-from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, open_front
+from service.http.opening import SWITCH_INTERVAL, Web, open_front
 from service.http.wire.connections import Connections
 from service.memory import use_few_heaps
 from service.metrics import Metrics
@@ -85,7 +85,7 @@ class Worker:
         async with open_front(settings, self._core, metrics=metrics, access=self._access, tracer=spans) as front:
             app = WorkerApp(create_app(front), partial(self.channel.send, protocol.Relay()))
             counts = self._shared.counts("connections")
-            web = Web(settings, app, Connections(connection_limits(settings), metrics, counts))
+            web = Web(settings, app, Connections(settings, metrics, counts))
 
             async def finish() -> None:
                 await self._finish.wait()

@@ -3,8 +3,7 @@
 import hmac
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, Request
@@ -35,12 +34,10 @@ class Access:
         limits: KeyLimits = KeyLimits(),  # noqa: B008  # it is frozen
         *,
         is_open: bool,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
         self.is_open = is_open
-        self._clock = clock
-        self._unlimited = Allowance(KeyLimits(), clock)
+        self._unlimited = Allowance(KeyLimits())
         self._secret = secrets.token_bytes(32)
         self._names: dict[bytes, str] = {}
         self._allowances: dict[str, Allowance] = {}
@@ -95,7 +92,7 @@ class Access:
 
     def _allowance(self, name: str, limits: KeyLimits) -> Allowance:
         before = self._allowances.get(name)
-        return before if before and before.limits == limits else Allowance(limits, self._clock, name)
+        return before if before and before.limits == limits else Allowance(limits, name=name)
 
 
 class _Key(HTTPBearer):

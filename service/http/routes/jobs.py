@@ -22,13 +22,13 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError, error_response, invalid, unsupported
+from service.http.errors import RequestError, error_response, missing, unsupported
 from service.http.front import Front
 from service.http.keys.access import KEY
 from service.http.routes.transcriptions import receive_form
 from service.http.telemetry import Record
 from service.http.transcription.answer import answer
-from service.http.transcription.form import form_schema, request_body
+from service.http.transcription.form import fault_of, form_schema, request_body
 from service.http.transcription.options import parse_options
 from service.http.wire.connections import client_of
 from service.jobs.job import Delivery, Job, JobResult
@@ -74,8 +74,7 @@ class JobForm(BaseModel):
         try:
             return cls.model_validate({name: form[name] for name in cls.model_fields if form.get(name, "") != ""})
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            raise invalid(str(fault["loc"][0]), fault["msg"]) from None
+            raise fault_of(error) from None
 
 
 class JobPage(BaseModel):
@@ -274,10 +273,8 @@ def _delivery(jobs: Jobs, form: JobForm, secret: str | None, client: str) -> Del
         except ValueError as error:
             raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="webhook_secret") from None
     if secret is None:
-        message = (
-            "The field 'webhook_secret' is missing: a webhook is signed, and this service has no secret of its own."
-        )
-        raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="webhook_secret")
+        why = "a webhook is signed, and this service has no secret of its own"
+        raise missing("webhook_secret", f"The field 'webhook_secret' is missing: {why}.")
     return Delivery(form.webhook, secret, client)
 
 

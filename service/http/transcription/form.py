@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError, invalid, unsupported
+from service.http.errors import RequestError, invalid, missing, unsupported
 from service.http.transcription.chunking import ChunkingStrategy, ServerVad
 from transcripts.languages import language_code
 from transcripts.phrases import MOST_WEIGHT, Phrase, PhraseError, parse_phrases, phrase_lines
@@ -177,16 +177,14 @@ class TranscriptionForm(BaseModel):
             if parts and name not in fields:
                 fields[name] = parts
         if not isinstance(fields.get("file"), UploadFile):
-            raise RequestError(
-                "The form has no file part named 'file'.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="file"
-            )
+            raise missing("file", "The form has no file part named 'file'.")
         asks_language = str(fields.get("language", "")).strip().lower() == AUTO
         if asks_language:
             del fields["language"]
         try:
             parsed = cls(**fields)
         except ValidationError as error:
-            raise _fault(error) from None
+            raise fault_of(error) from None
         parsed._asks_language = asks_language or bool(parsed.languages)
         try:
             parsed._phrase_lines = _phrase_lines((*parsed.phrases, *parsed.keywords))
@@ -265,12 +263,13 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _fault(error: ValidationError) -> RequestError:
+def fault_of(error: ValidationError) -> RequestError:
+    """Return the error for a form of which a field is wrong."""
     fault = error.errors(include_url=False, include_input=False)[0]
     # Without the names that pydantic gives to the types of a field.
     where = ".".join(str(name) for name in fault["loc"] if name not in ("constrained-int", "constrained-float"))
     param = str(fault["loc"][0])
     if fault["type"] == "missing":
-        return RequestError(f"The field {where!r} is missing.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=param)
+        return missing(param, f"The field {where!r} is missing.")
     message = f"{where}: {fault['msg'].removeprefix('Value error, ')}."
     return RequestError(message, code=ErrorCode.INVALID_VALUE, param=param)

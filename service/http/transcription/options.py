@@ -16,8 +16,7 @@ from starlette.types import Receive
 
 from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
-from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError, unsupported
+from service.http.errors import missing, unsupported
 from service.http.front import Front
 from service.http.telemetry import Record
 from service.http.transcription.form import TranscriptionForm
@@ -230,11 +229,7 @@ def prompt_of(fields: TranscriptionForm, model: LoadedModel, assumed: str | None
         if not capabilities.translation:
             raise unsupported("target_language", "The model does not translate.")
         if fields.language is None and assumed is not None:
-            raise RequestError(
-                "A translation needs the spoken language: set language.",
-                code=ErrorCode.MISSING_REQUIRED_PARAMETER,
-                param="language",
-            )
+            raise missing("language", "A translation needs the spoken language: set language.")
         if language is not None and ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise unsupported("target_language", message)
@@ -258,11 +253,8 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identif
     possible = fields.languages or languages
     foreign = set(possible) - {ENGLISH}
     if fields.language is None and len(foreign) != 1:
-        raise RequestError(
-            f"The model needs the spoken language: set language, to one of {', '.join(possible)}.",
-            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
-            param="language",
-        )
+        message = f"The model needs the spoken language: set language, to one of {', '.join(possible)}."
+        raise missing("language", message)
     spoken = fields.language or foreign.pop()
     return fields.model_copy(update={"language": spoken, "target_language": ENGLISH})
 

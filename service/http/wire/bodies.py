@@ -9,7 +9,7 @@ import orjson
 from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, invalid, missing
 from service.http.transcription.form import LISTS
 from service.http.wire.upload import Upload, no_room
 
@@ -86,10 +86,9 @@ def _of_json(body: bytes) -> tuple[FormData, str]:
         raise RequestError("The JSON must be an object.", code=ErrorCode.MALFORMED_BODY)
     url = fields.pop(_URL, None)
     if url is None:
-        message = "The JSON has no 'url'; a file is sent as multipart/form-data."
-        raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=_URL)
+        raise missing(_URL, "The JSON has no 'url'; a file is sent as multipart/form-data.")
     if not isinstance(url, str):
-        raise RequestError("url: it must be a string.", code=ErrorCode.INVALID_VALUE, param=_URL)
+        raise invalid(_URL, "it must be a string")
     items = [
         (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # form fields are text
         for name, given in fields.items()

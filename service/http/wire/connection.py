@@ -155,7 +155,6 @@ class Guard(asyncio.Protocol):
         self._server_state = server_state
         self._behind = HttpToolsProtocol(config, server_state, {**app_state, _STATE: self}, self._loop)
         self._all = open_ones
-        self._limits = open_ones.limits
         self._hosts = hosts
         self._address: str | None = None  # set while the connection is counted under it
         self._kept = bytearray()  # what came and was not passed on
@@ -375,7 +374,7 @@ class Guard(asyncio.Protocol):
             case "head":
                 self._timer = self._loop.call_later(connections.HEAD_SECONDS, self._end_head)
             case "idle":
-                self._timer = self._loop.call_later(self._limits.idle_seconds, self._transport.close)
+                self._timer = self._loop.call_later(self._all.idle_seconds, self._transport.close)
             case "rest":
                 self._last_data = self._loop.time()
                 self._body_ends = self._last_data + connections.BODY_SECONDS
@@ -389,7 +388,7 @@ class Guard(asyncio.Protocol):
 
     def _await_rest(self) -> None:
         """Wait for the rest of a body whose answer was sent, because the client may read only after sending."""
-        due = min(self._last_data + self._limits.silence_seconds, self._body_ends)
+        due = min(self._last_data + self._all.silence_seconds, self._body_ends)
         if due <= self._loop.time():
             self._real.abort()
         else:
@@ -410,7 +409,7 @@ class Guard(asyncio.Protocol):
 
     def _await_taking(self) -> None:
         self._left_to_take = self._real.get_write_buffer_size()
-        due = min(self._loop.time() + self._limits.silence_seconds, self._taking_began + self._taking_seconds)
+        due = min(self._loop.time() + self._all.silence_seconds, self._taking_began + self._taking_seconds)
         self._taking = self._loop.call_at(due, self._check_taking)
 
     def _check_taking(self) -> None:
@@ -453,8 +452,8 @@ class Guard(asyncio.Protocol):
 
     def _refusal(self, reason: ConnectionRefusal, message: str) -> bytes:
         code = _REFUSALS[reason]
-        status = HTTPStatus(code.status)
-        retry_after = _RETRY_AFTER if code.is_temporary else None
+        status = HTTPStatus(code.value.status)
+        retry_after = _RETRY_AFTER if code.value.is_temporary else None
         answer = error_response(RequestError(message, code=code, retry_after=retry_after))
         answer.headers["x-request-id"] = uuid.uuid4().hex
         answer.headers["connection"] = "close"

@@ -1,7 +1,8 @@
 """Counting open connections, in all and of each address, of which one may have half of all."""
 
+import logging
 import math
-from dataclasses import dataclass
+import resource
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -9,6 +10,9 @@ from starlette.requests import HTTPConnection
 
 from service.dispatch.counts import Counts
 from service.metrics import ConnectionRefusal, Metrics
+from service.settings import Settings
+
+log = logging.getLogger("steno")
 
 # A provider gives one customer a whole /64 of IPv6, so its addresses count as one.
 _IPV6_PREFIX = 64
@@ -20,29 +24,25 @@ _MOST_LEAVING = 256
 HEAD_SECONDS, BODY_SECONDS = 10.0, 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Limits of connections.
+class Connections:
+    """Counts the connections of a service; with several HTTP processes, `counts` are those of all.
+
+    A process may have at most half of its open files as connections: uploads need some.
 
     Attributes:
-        most: open connections in all.
-        most_of_process: open connections of one HTTP process, whose files they are.
         silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
         idle_seconds: longest time between two requests.
     """
 
-    most: int
-    most_of_process: int
-    silence_seconds: float
-    idle_seconds: float
-
-
-class Connections:
-    """Counts the connections of a service; with several HTTP processes, `counts` are those of all."""
-
-    def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: Counts | None = None) -> None:
-        self.limits = limits
-        self._most_of_address = math.ceil(limits.most / 2)
+    def __init__(self, settings: Settings, metrics: Metrics, counts: Counts | None = None) -> None:
+        self.silence_seconds = settings.receive_timeout_seconds
+        self.idle_seconds = settings.keep_alive_seconds
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = settings.max_connections
+        self._most_of_address = math.ceil(self._most / 2)
+        self._most_of_process = min(self._most, files // 2)
+        if self._most_of_process < self._most:
+            log.warning("connections limited by open files", extra={"files": files, "connections": files // 2})
         self._metrics = metrics
         self._counts = counts or Counts()
         self._leaving = 0
@@ -50,7 +50,7 @@ class Connections:
     def enter(self, address: str) -> ConnectionRefusal | None:
         """Count a connection, or return which limit it exceeds."""
         network = network_of(address)
-        if self._counts.total >= self.limits.most or self._counts.own >= self.limits.most_of_process:
+        if self._counts.total >= self._most or self._counts.own >= self._most_of_process:
             return "connections"
         if self._counts.of(network) >= self._most_of_address:
             return "address_connections"

@@ -3,7 +3,6 @@ import resource
 
 from audio.descriptor import unnamed_file
 from service.dispatch.counts import SharedMemory
-from service.http.opening import connection_limits
 from service.http.wire.connections import Connections
 from service.metrics import Metrics
 from service.settings import Settings
@@ -41,15 +40,13 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
 
 def test_each_process_has_the_connections_for_which_it_has_files_and_all_together_those_of_the_setting():
     file, usual = unnamed_file(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (6, usual[1]))  # half of them are 3
-        limits = connection_limits(Settings(max_connections=5))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    settings, metrics = Settings(max_connections=5), Metrics()
     try:
         shared = [SharedMemory(file, 3, row) for row in range(3)]
-        first, second = (Connections(limits, Metrics(), one.counts("connections")) for one in shared[1:])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (6, usual[1]))  # half of them are 3
+        first, second = (Connections(settings, metrics, one.counts("connections")) for one in shared[1:])
         assert [first.enter(f"10.0.0.{last}") for last in range(4)] == [None, None, None, "connections"]
         assert [second.enter(f"10.0.0.{last}") for last in range(4, 7)] == [None, None, "connections"]
     finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
         os.close(file)
