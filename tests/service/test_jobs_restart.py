@@ -23,7 +23,7 @@ def check_kill_9_loses_no_job(tmp_path, engine: str, recordings: list[bytes]) ->
         engine_pid = service.engine_pid()
         service.process.send_signal(signal.SIGKILL)
         service.process.wait()
-        signal_if_there(engine_pid)
+        os.kill(engine_pid, signal.SIGCONT)  # so that it notices that its front is gone
     with steno_serve(tmp_path / "second.log", *flags, engine=engine) as service:
         wait_for(lambda: set(states(service, jobs)) <= {"completed", "failed"})
         assert set(states(service, jobs)) == {"completed"}
@@ -32,11 +32,6 @@ def check_kill_9_loses_no_job(tmp_path, engine: str, recordings: list[bytes]) ->
 
 def states(service: ServerProcess, jobs: list[str]) -> list[str]:
     return [service.client.get(f"{JOBS}/{job}").json()["status"] for job in jobs]
-
-
-def signal_if_there(pid: int) -> None:
-    """Continue a stopped engine, so that it notices that its front is gone."""
-    os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.slow

@@ -141,8 +141,8 @@ def test_phrases_go_with_the_recording_and_with_the_one_that_is_shown(page, clip
 
 
 def test_the_two_sides_of_a_call_are_shown_separately(browser, service, tmp_path):
-    path, other = tmp_path / "call.wav", tone(32_000, 0.2)
-    path.write_bytes(wav(np.stack([SAMPLES, other], axis=1)))
+    other = tone(32_000, 0.2)
+    path = recorded(tmp_path / "call.wav", np.stack([SAMPLES, other], axis=1))
     visit(browser, service)
     browser.click("#options summary")
     browser.click("label[for=multichannel]")
@@ -183,7 +183,7 @@ def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser
     block = CutBlock(segments, np.empty(0, np.float32))
     monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
     for name, samples in {"german.wav": german, "both.wav": german + french}.items():
-        (tmp_path / name).write_bytes(wav(tone(samples)))
+        recorded(tmp_path / name, tone(samples))
     with serving(model="prompted.nemo", language_identifier="finder.nemo", max_utterance_seconds=5.0) as service:
         visit(browser, service)
         browser.click("#options summary")
@@ -369,9 +369,7 @@ def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(brows
 
 
 def test_a_recording_whose_options_change_waits_while_others_are_under_way(browser, tmp_path):
-    paths = [tmp_path / f"clip-{number}.wav" for number in range(5)]
-    for number, path in enumerate(paths):
-        path.write_bytes(wav(tone(16_000 * (number + 1))))
+    paths = [recorded(tmp_path / f"clip-{number}.wav", tone(16_000 * (number + 1))) for number in range(5)]
     with serving(engine_timeout_seconds=600) as service:
         visit(browser, service)
         browser.click("#options summary")

@@ -78,27 +78,23 @@ async def answer(
     allowance = front.access.allowance(record.caller)
     if is_background:
         allowance.check_audio()  # before it is decoded for nothing
-    origin, recording = await _decoded(front, options, resources, is_in_memory=not is_background)
+    channels = Channels(options.model.ready.sample_rate, front.settings.max_utterance_seconds)
+    resources.enter_context(channels)
+    origin = await decode(front, fields, channels, is_in_memory=not is_background)
     await free_upload()  # the request may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     if is_background:
         await allowance.until_audio()  # others may have used it up; a job that runs again is decoded twice
     answers = partial(_answers, front, record, options, is_background=is_background)
-    if isinstance(recording, Channels):
-        sides = [
-            _Side(
-                number,
-                cut := _cut(front, options, one),
-                None if recording.is_silent(number - 1) else answers(cut),
-                tags=options.language_tags,
-            )
-            for number, one in enumerate(recording, 1)
-        ]
-        record.audio_seconds = sum(side.seconds for side in sides)
-    else:
+    sides = []
+    for number, recording in enumerate(channels):
+        is_silent = fields.multichannel and channels.is_silent(number)
         cut = _cut(front, options, recording)
-        sides = [_Side(None, cut, answers(cut), tags=options.language_tags)]
+        named = number + 1 if fields.multichannel else None
+        sides.append(_Side(named, cut, None if is_silent else answers(cut), tags=options.language_tags))
+    if fields.multichannel:
+        record.audio_seconds = sum(side.seconds for side in sides)
     items = [side.items() for side in sides]
     async with front.core.use_key(allowance, record.audio_seconds):
         pieces = items[0] if len(items) == 1 else in_order(items)
@@ -106,21 +102,6 @@ async def answer(
         resources.push_async_callback(awaited.aclose)
         reply = Reply(front, record, options, origin, sides, awaited)
         return reply.stream() if fields.stream else await reply.response()
-
-
-async def _decoded(
-    front: Front, options: TranscriptionOptions, resources: AsyncExitStack, *, is_in_memory: bool
-) -> tuple[Origin, Recording | Channels]:
-    rate, longest = options.model.ready.sample_rate, front.settings.max_utterance_seconds
-    if options.fields.multichannel:
-        channels = resources.enter_context(Channels(rate, longest))
-        return await decode(front, options.fields, channels, channels.append, is_in_memory=is_in_memory), channels
-    recording = resources.enter_context(Recording(rate, longest))
-
-    def append(samples: bytes | memoryview, _channel: int) -> None:
-        recording.append(samples)
-
-    return await decode(front, options.fields, recording, append, is_in_memory=is_in_memory), recording
 
 
 def _cut(front: Front, options: TranscriptionOptions, recording: Recording) -> CutRecording:

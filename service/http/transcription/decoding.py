@@ -6,10 +6,10 @@ from functools import partial
 from audio.channels import Channels
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.origin import Origin, Sink, Wanted, drain
+from audio.origin import Origin, Wanted, drain
 from audio.pcm import PcmSource, RawFormat, quick_pcm
 from audio.pool import NoChildError
-from audio.recording import Recording, StorageFullError
+from audio.recording import StorageFullError
 from service.dispatch.errors import NoDecodeProcessError, OverloadedError
 from service.http.front import Front
 from service.http.transcription.form import TranscriptionForm
@@ -24,10 +24,8 @@ class _UnwantedError(Exception):
     """The samples are no longer needed."""
 
 
-async def decode(
-    front: Front, fields: TranscriptionForm, recording: Recording | Channels, sink: Sink, *, is_in_memory: bool
-) -> Origin:
-    """Decode the file of a form into a recording, to which the sink adds samples.
+async def decode(front: Front, fields: TranscriptionForm, recording: Channels, *, is_in_memory: bool) -> Origin:
+    """Decode the file of a form into a recording, of one channel unless the form asks for each by itself.
 
     A short file that `is_in_memory` is read on the event loop.
 
@@ -42,7 +40,7 @@ async def decode(
         # A short recording is decoded to its end: to stop it may cost a decoding process, and starting one takes time.
         if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
             raise _UnwantedError
-        sink(samples, channel)
+        recording.append(samples, channel)
 
     def leave() -> None:
         nonlocal is_wanted
@@ -52,7 +50,7 @@ async def decode(
     asked = Wanted(recording.rate, limits, fields.multichannel, fields.track)
     try:
         if is_in_memory and raw is None and (pcm := quick_pcm(file, recording.rate)):
-            return drain(PcmSource(file, pcm, limits), sink, "wav", asked)
+            return drain(PcmSource(file, pcm, limits), recording.append, "wav", asked)
         work = partial(front.decode_pool.decode_into, wanted, file, asked, raw)
         with front.intake.decoding():
             return await in_thread(front.decode_threads, work, leave)

@@ -90,17 +90,11 @@ def test_keys_of_one_name_share_a_limit_and_finished_requests_free_it():
         pass
 
 
-def test_limits_that_are_those_of_the_service_are_the_same_limits():
+def test_keys_of_one_name_have_one_limit_their_own_or_the_services():
     limits = KeyLimits(max_requests=1)
+    keys = [Key("alice", digest(KEY), limits), Key("alice", digest(OTHER))]
 
-    access = Access([Key("alice", digest(KEY), limits), Key("alice", digest(OTHER))], limits, is_open=False)
-
-    assert access.allowance("alice").limits == limits
-
-
-def test_two_limits_for_one_name_are_refused():
-    keys = [Key("alice", digest(KEY), KeyLimits(max_requests=1)), Key("alice", digest(OTHER))]
-
+    assert Access(keys, limits, is_open=False).allowance("alice").limits == limits
     with pytest.raises(ValueError, match="two keys of 'alice' have different limits"):
         Access(keys, is_open=False)
 

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import io
-import json
 import os
 import socket
 import threading
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks.stub_engine import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.routes import transcriptions
+from tests.service.http.test_connection import answer_from, connected
 from tests.service.serving import form, post_bytes, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -405,20 +405,14 @@ def test_nothing_is_accepted_before_the_model_is_loaded():
 @pytest.mark.parametrize(("silence", "whole"), [(0.2, 600.0), (30.0, 0.2)])
 def test_a_body_that_stalls_or_arrives_too_slowly_is_ended(silence, whole, monkeypatch):
     monkeypatch.setattr(transcriptions, "BODY_SECONDS", whole)
-    with (
-        serving(receive_timeout_seconds=silence) as service,
-        socket.create_connection(("127.0.0.1", service.server.port)) as connection,
-    ):
+    with serving(receive_timeout_seconds=silence) as service, connected(service) as connection:
         connection.sendall(
             b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n"
             b"content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
         )
-        answer = b""
-        while b"}}" not in answer and (piece := connection.recv(65536)):
-            answer += piece
+        answer = answer_from(connection)
 
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert json.loads(answer[answer.index(b"{") :])["error"]["code"] == "request_timeout"
+    assert (answer.status_code, error(answer)["code"]) == (408, "request_timeout")
 
 
 @pytest.mark.program("promtool")

@@ -1,15 +1,13 @@
 """A request without room is refused by its headers, before it reaches the framework and before its body."""
 
-import contextlib
 import hashlib
-import json
-import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from benchmarks.stub_engine import SAMPLE_RATE
-from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
+from tests.service.http.test_connection import answer_from, connected
+from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = wav(tone(SAMPLE_RATE))
 KEY = "a-key-of-some-length"
@@ -36,14 +34,10 @@ def full():
 def answer(service, path="/v1/audio/transcriptions", size=1000, **headers):
     """The answer to headers whose body never comes."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    with contextlib.closing(socket.create_connection(("127.0.0.1", service.server.port), PATIENCE)) as connection:
+    with connected(service) as connection:
         connection.sendall((HEAD.format(path=path, size=size) + lines + "\r\n").encode())
-        received = b""
-        while b"\r\n\r\n" not in received or not received.endswith(b"}"):
-            received += connection.recv(1 << 16)
-    head, body = received.decode().split("\r\n\r\n")
-    found = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:])
-    return int(head.split(" ")[1]), json.loads(body)["error"], found
+        found = answer_from(connection)
+    return found.status_code, found.json()["error"], found.headers
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])

@@ -151,11 +151,9 @@ def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     (tmp_path / "broken" / "jobs.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(JobsFolderError, match="cannot be read"):
         store_in(tmp_path / "broken")
-    with sqlite3.connect(tmp_path / "newer.sqlite") as database:
-        database.execute("PRAGMA user_version = 99")
-    database.close()
     (tmp_path / "newer").mkdir()
-    (tmp_path / "newer.sqlite").rename(tmp_path / "newer" / "jobs.sqlite")
+    with contextlib.closing(sqlite3.connect(tmp_path / "newer" / "jobs.sqlite")) as database:
+        database.execute("PRAGMA user_version = 99")
     with pytest.raises(JobsFolderError, match="another version"):
         store_in(tmp_path / "newer")
 
