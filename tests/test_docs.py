@@ -38,7 +38,7 @@ def test_every_setting_is_read(name):
 
 @pytest.mark.parametrize("error", AUDIO_ERRORS)
 def test_every_error_of_a_recording_is_in_the_table(error):
-    assert ErrorCode[error.code.upper()].status == 400
+    assert ErrorCode[error.code.upper()].value.status == 400
 
 
 @pytest.mark.parametrize("code", ErrorCode)
