@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from training.clip import Clip
 
 
-Scored = tuple["Clip", str, Score]
-"""A clip, its transcript and its score."""
+Scored = tuple["Clip", str, Score]  # a clip, its transcript and its score
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 _SPARE_BYTES = 96 << 20
 _SPARE_THREADS = 4
 _SPARE_DESCRIPTORS = 6
+_OF_A_DECODER = 4  # files that the front has open for each: a connection, the ring, and a pipe for copies
 
 
 def children(pid: int) -> list[int]:
@@ -86,7 +87,7 @@ class Level:
             "memory_bytes": _SPARE_BYTES,
             "shared_bytes": _SPARE_BYTES,
             "engine_bytes": 2 * _SPARE_BYTES,
-            "descriptors": _SPARE_DESCRIPTORS,
+            "descriptors": _SPARE_DESCRIPTORS + _OF_A_DECODER * max(0, after.decoders - self.decoders),
             "threads": _SPARE_THREADS,
             "engines": 0,
             "decoders": _SPARE_THREADS,

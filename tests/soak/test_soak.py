@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_resources_that_are_not_given_back_are_named():
 
     assert before.excess(before) == []
     assert before.excess(after) == ["descriptors: 20 before, 90 after", "files: 1 before, 4 after"]
+
+
+@pytest.mark.parametrize(("descriptors", "is_excess"), [(34, False), (35, True)])
+def test_two_more_decoders_have_four_files_each(descriptors, is_excess):
+    before = Level(0, 0, 0, 20, 0, 1, 2, 3, 0)
+
+    assert bool(before.excess(replace(before, descriptors=descriptors, decoders=4, children=5))) == is_excess
 
 
 @pytest.mark.long
