@@ -84,5 +84,3 @@ def configure(log_format: LogFormat, level: str) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     # The hub's client logs each request of a download, with signed addresses.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    # What is logged about a bad form is in the error that the client gets.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import orjson
@@ -11,10 +10,9 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, invalid, missing
 from service.http.transcription.form import LISTS
+from service.http.wire.form_body import new_file, receive_form
 from service.http.wire.upload import Upload, no_room
 
-# As in the parser of forms; larger files go to the disk.
-_IN_MEMORY_BYTES = 1 << 20
 _MAX_JSON_BYTES = 1 << 18
 _RECORDING_TYPES = ("audio/", "video/", "application/octet-stream", "application/ogg")
 _COMPRESSIONS = ("gzip", "deflate", "br", "zstd")
@@ -39,7 +37,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> tuple
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await upload.form(headers), None
+        return await receive_form(upload, headers), None
     if kind == "application/json":
         return _of_json(await upload.whole(_MAX_JSON_BYTES))
     if not kind.startswith(_RECORDING_TYPES):
@@ -55,12 +53,6 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> tuple
         await fill(file, upload.pieces())
         unless_received.pop_all()
     return form, None
-
-
-def new_file(content_type: str) -> UploadFile:
-    """Return a file for a recording, in memory until it is large."""
-    spooled = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  # closed with the form
-    return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
 
 
 async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:

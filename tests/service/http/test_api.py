@@ -201,6 +201,12 @@ def test_a_form_without_a_file_says_so(service):
             "multipart/form-data; boundary=x",
         ),
         (b"--x\r\n" + b"a: b\r\n" * 50, "multipart/form-data; boundary=x"),
+        (b"--x\r\n\r\nen\r\n--x--", "multipart/form-data; boundary=x"),
+        (b"--x\r\ncontent-disposition: form-data\r\n\r\nen\r\n--x--", "multipart/form-data; boundary=x"),
+        (
+            b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\n\r\n' * 9000 + b"--x--",
+            "multipart/form-data; boundary=x",
+        ),
         (b"", ""),
     ],
 )
@@ -261,6 +267,17 @@ def test_a_preamble_before_the_first_boundary_is_skipped_however_it_is_split(ser
     answer = service.post(content=iter(pieces), headers={"content-type": upload.headers["content-type"]})
 
     assert answer.status_code == 200
+
+
+def test_texts_and_names_may_have_the_charset_of_a_terminal(service):
+    body = (
+        b'--x\r\ncontent-disposition: form-data; name="file"; filename="caf\xe9.wav"\r\n\r\n'
+        + wav(SECOND)
+        + b"\r\n--x\r\n"
+        b'content-disposition: form-data; name="prompt"\r\n\r\ncaf\xe9\r\n--x--'
+    )
+
+    assert service.post(content=body, headers={"content-type": "multipart/form-data; boundary=x"}).status_code == 200
 
 
 def test_a_long_preamble_is_refused(service):
