@@ -10,10 +10,15 @@ from audio.source import SILENCE
 
 
 class Channels:
-    """The channels of a recording, numbered from 0; see ``Recording``. Close it, or use it as a context."""
+    """The channels of a recording, numbered from 0; see ``Recording``. Close it, or use it as a context.
 
-    def __init__(self, rate: int, seconds_in_memory: float) -> None:
+    Args:
+        are_apart: whether `is_silent` will be asked: to look for the loudest sample takes time.
+    """
+
+    def __init__(self, rate: int, seconds_in_memory: float, *, are_apart: bool) -> None:
         self.rate = rate
+        self._are_apart = are_apart
         self._seconds_in_memory = seconds_in_memory
         self._recordings: list[Recording] = []
         self._loudest: list[float] = []
@@ -42,8 +47,8 @@ class Channels:
             self._recordings.append(Recording(self.rate, self._seconds_in_memory))
             self._loudest.append(0.0)
         self._recordings[channel].append(samples)
-        block = np.frombuffer(samples, np.float32)
-        if block.size:
+        if self._are_apart and samples:
+            block = np.frombuffer(samples, np.float32)
             self._loudest[channel] = max(self._loudest[channel], float(block.max()), -float(block.min()))
 
     def is_silent(self, channel: int) -> bool:

@@ -19,7 +19,8 @@ _OPEN_LENGTH = 2**63 - 1
 # The most samples of a FLAC frame, and its least bytes (RFC 9639, 9.1 to 9.3).
 _FLAC_FRAME = 65_535
 _FLAC_FRAME_BYTES = 11
-_READ_AHEAD = 1 << 16  # more bytes than libFLAC buffers
+_READ_AHEAD = 1 << 14  # twice what libFLAC buffers, in bytes
+_MOST_UNREAD = 1 << 17  # bytes behind the audio, of tags for example
 # 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
@@ -101,7 +102,7 @@ class SoundFileSource:
         """
         claimed: int = self._sound.frames
         unread = os.fstat(self._descriptor).st_size - self.place
-        if self._sound.format in {"FLAC", "MP3"} and unread > 2 * _READ_AHEAD:
+        if self._sound.format in {"FLAC", "MP3"} and unread > _MOST_UNREAD:
             return True
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 

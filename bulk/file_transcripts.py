@@ -266,7 +266,8 @@ def _decode(model: Transcriber, decoders: _Decoders, options: Options, location:
     from audio.recording import StorageFullError
 
     with ExitStack() as unless_decoded:
-        channels = unless_decoded.enter_context(Channels(model.sample_rate, options.whole_seconds))
+        channels = Channels(model.sample_rate, options.whole_seconds, are_apart=options.by_channel)
+        unless_decoded.enter_context(channels)
         try:
             with fetched(location) as file:
                 wanted = Wanted(model.sample_rate, options.limits, options.by_channel)

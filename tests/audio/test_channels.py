@@ -27,7 +27,7 @@ def sides(samples: int, channels: int) -> np.ndarray:
 
 
 def channels_of(data: bytes, rate: int = 16_000, raw: RawFormat | None = None) -> list[np.ndarray]:
-    with Channels(rate, seconds_in_memory=2.0) as channels:
+    with Channels(rate, seconds_in_memory=2.0, are_apart=True) as channels:
         with DecodePool() as pool:
             pool.decode_into(channels.append, io.BytesIO(data), Wanted(rate, by_channel=True), raw)
         return [one.read(0, len(one)).copy() for one in channels]
@@ -58,7 +58,7 @@ def test_channels_come_out_whole_even_if_a_child_dies_in_the_middle(children):
     tones = np.stack([tone(300, 60, 48_000), tone(500, 60, 48_000, 0.1)])
     data = media(tones, 48_000, "webm", "libopus")
     killed, losses = set(), []
-    with DecodePool(on_loss=lambda: losses.append(1)) as pool, Channels(16_000, 5.0) as channels:
+    with DecodePool(on_loss=lambda: losses.append(1)) as pool, Channels(16_000, 5.0, are_apart=True) as channels:
 
         def take(samples, channel):
             channels.append(samples, channel)
@@ -90,7 +90,7 @@ def test_a_number_of_channels_that_changes_within_a_file_is_refused():
     ("level", "is_silent"), [(0.0, True), (8 / 2**15, True), (-8 / 2**15, True), (9 / 2**15, False), (-0.5, False)]
 )
 def test_a_channel_with_rounding_noise_only_counts_as_silent(level, is_silent):
-    with Channels(16_000, 1.0) as channels:
+    with Channels(16_000, 1.0, are_apart=True) as channels:
         for number in range(2):
             channels.append(np.array([0.0, level], np.float32).tobytes(), number)
 

@@ -99,7 +99,7 @@ def test_a_file_of_sound_has_one_track(form, subtype):
 
 def test_tracks_are_channels_where_channels_are_kept_apart():
     data = film(LOW, NOTHING, HIGH)
-    with DecodePool() as pool, Channels(16_000, 60.0) as channels:
+    with DecodePool() as pool, Channels(16_000, 60.0, are_apart=True) as channels:
         origin = pool.decode_into(channels.append, io.BytesIO(data), Wanted(16_000, by_channel=True))
 
         assert (origin.channels, origin.track, origin.tracks) == (3, 0, 3)

@@ -78,7 +78,8 @@ async def answer(
     allowance = front.access.allowance(record.caller)
     if is_background:
         allowance.check_audio()  # before it is decoded for nothing
-    channels = Channels(options.model.ready.sample_rate, front.settings.max_utterance_seconds)
+    rate, whole_seconds = options.model.ready.sample_rate, front.settings.max_utterance_seconds
+    channels = Channels(rate, whole_seconds, are_apart=fields.multichannel)
     resources.enter_context(channels)
     origin = await decode(front, fields, channels, is_in_memory=not is_background)
     await free_upload()  # the request may wait long, and its samples take memory already
