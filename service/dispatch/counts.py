@@ -45,7 +45,7 @@ class Counts:
 
     def of(self, name: str) -> int:
         """Return the number of a client or a network in all processes."""
-        return int(self._by_hash[:, self._hash(name)].sum())
+        return sum(self._by_hash[:, self._hash(name)].tolist())
 
     def add(self, change: int, name: str | None = None) -> None:
         """Add to the number of this process, and of a client or network; a negative change subtracts."""

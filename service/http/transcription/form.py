@@ -47,11 +47,12 @@ class TranscriptionForm(BaseModel):
     ] = None
     response_format: Annotated[ResponseFormat, Field(description="Shape of the answer.")] = "json"
     timestamp_granularities: Annotated[
-        list[Granularity], Field(description="With verbose_json: times of words, segments or both.")
-    ] = ["segment"]
+        tuple[Granularity, ...], Field(description="With verbose_json: times of words, segments or both.")
+    ] = ("segment",)
     include: Annotated[
-        list[Inclusion], Field(description="With json: the log-probability of each token, streamed or not.")
-    ] = []
+        tuple[Inclusion, ...],
+        Field(description="With json: the log-probability of each token, streamed or not."),
+    ] = ()
     temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; nothing is drawn at random.")] = 0.0
     language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
@@ -62,9 +63,9 @@ class TranscriptionForm(BaseModel):
         ),
     ] = None
     languages: Annotated[
-        list[Annotated[str, AfterValidator(language_code)]],
+        tuple[Annotated[str, AfterValidator(language_code)], ...],
         Field(description="The languages that are possible if `language` is not given."),
-    ] = []
+    ] = ()
     target_language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
         Field(description="Language of the text, if the model translates; unset: the spoken one. An extension."),
@@ -87,14 +88,14 @@ class TranscriptionForm(BaseModel):
         ),
     ] = False
     phrases: Annotated[
-        list[str],
+        tuple[str, ...],
         Field(
             description="Phrases that are likely to be said, such as names: text, with a weight after a tab (0 to "
             f"{MOST_WEIGHT:g}; 1 if left out), or an object in JSON with `text` and `weight`; or many, one a line. An "
             "extension.",
         ),
-    ] = []
-    keywords: Annotated[list[str], Field(description="The same as `phrases`.")] = []
+    ] = ()
+    keywords: Annotated[tuple[str, ...], Field(description="The same as `phrases`.")] = ()
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     subtitle_characters: Annotated[
         Annotated[int, Field(ge=16, le=200)] | SkipJsonSchema[None],
