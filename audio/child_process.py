@@ -30,9 +30,8 @@ from audio.child_protocol import (
 from audio.confinement import LAYERS, environment
 from audio.descriptor import Copies, read_only, sealed_file
 from audio.errors import AudioError
-from audio.limits import MOST_CHANNELS
+from audio.limits import MOST_CHANNELS, check_numbers
 from audio.origin import Origin, Sink, Wanted
-from audio.source import check_numbers
 
 _START_SECONDS = 60.0
 _OWN_SECONDS = 10  # of processor time, for a child's start

@@ -17,7 +17,7 @@ import numpy as np
 from audio import ogg, riff
 from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
 from audio.joined import begins, flacs_behind
-from audio.limits import AudioLimits, check_form
+from audio.limits import AudioLimits, check_form, check_numbers
 from audio.mpeg import after_id3
 from audio.origin import Origin, Sink, Wanted, drain
 from audio.packets import PacketSource, check_same_channels, tracks_of
@@ -27,7 +27,7 @@ from audio.reader import suits_libsndfile
 from audio.samples import Samples
 from audio.sniff import container_of
 from audio.sound_file import Room, SoundFileSource, new_room
-from audio.source import Source, check_numbers
+from audio.source import Source
 
 # A longer tag of an MP3 is left out: libraries would hold it, and the picture in it, in memory several times.
 _LONGEST_TAG = 1 << 20

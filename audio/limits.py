@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
+from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
+from audio.samples import Samples
 
 MOST_CHANNELS = 8
 _LEAST_RATE, _MOST_RATE = 1_000, 384_000  # Hz
+# Full scale of 32-bit integers that were stored as floats. Larger values are not audio.
+_LOUDEST = 2.0**31
 _MOST_SAMPLES_A_SECOND = 2 * 96_000  # of all channels, on average over the longest recording
 
 
@@ -48,3 +51,9 @@ def check_form(channels: int, rate: int) -> None:
     if not _LEAST_RATE <= rate <= _MOST_RATE:
         accepted = f"from {_LEAST_RATE} to {_MOST_RATE} Hz are accepted"
         raise UnsupportedFormatError(f"the sample rate is {rate} Hz; {accepted}")
+
+
+def check_numbers(samples: Samples) -> None:
+    """Raise InvalidAudioError if a sample, of any shape, is no number or too large."""
+    if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
+        raise InvalidAudioError("the audio holds samples that are not numbers, or too large")

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.errors import UnsupportedFormatError
 from audio.samples import Samples
 
-# Full scale of 32-bit integers that were stored as floats. Larger values are not audio.
-_LOUDEST = 2.0**31
 # As a share of full scale. A line without a speaker sends zeros, or A-law and mu-law values of at most 8 of 32,768.
 SILENCE = 2.0**-12
 
@@ -44,12 +42,6 @@ class Source(Protocol):
 def every_channel(block: Samples) -> Samples:
     """Return ``block`` [frames, channels] as it is."""
     return block
-
-
-def check_numbers(samples: Samples) -> None:
-    """Raise InvalidAudioError if a sample, of any shape, is no number or too large."""
-    if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
-        raise InvalidAudioError("the audio holds samples that are not numbers, or too large")
 
 
 def check_track(track: int | None, tracks: int) -> None:

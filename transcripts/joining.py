@@ -1,13 +1,23 @@
-"""Joining the transcripts of a recording's parts."""
+"""Joining the transcripts of a recording's parts, and filling gaps in which the model wrote no words."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from transcripts.scripts import run_together
 from transcripts.seam import seam, sure_words, text_of
 from transcripts.transcript import Transcript, Word
 
 _NOTHING = Transcript("", [], [], [])
+# A word may sound longer than its tokens say: those of CTC are one frame, and a transducer may be late.
+_EDGE_SECONDS = 0.3
+
+
+class Gap(NamedTuple):
+    """A stretch of an utterance without words, or a part of one, in seconds."""
+
+    start: float
+    stop: float
 
 
 class Joiner:
@@ -98,6 +108,36 @@ def joined(parts: Sequence[Transcript]) -> Transcript:
         frames=_concatenated(part.frames for part in parts),
         durations=_concatenated(part.durations for part in parts),
     )
+
+
+def gaps(transcript: Transcript, seconds: float, least: float) -> list[Gap]:
+    """Return the stretches of an utterance of ``seconds`` without words, of ``least`` seconds or more, in order.
+
+    There are none if the words have no times.
+    """
+    edge, found = 0.0, []
+    for word in transcript.words:
+        if word.start is None or word.end is None:
+            return []
+        found.append(Gap(edge, word.start - _EDGE_SECONDS))
+        edge = max(edge, word.end + _EDGE_SECONDS)
+    found.append(Gap(edge, seconds))
+    return [gap for gap in found if gap.stop - gap.start >= least]
+
+
+def filled(transcript: Transcript, words: Transcript) -> Transcript:
+    """Return a transcript with the words of a gap put in; both have times of the utterance.
+
+    Without times they have no place beside other words, and are left out.
+    """
+    if not transcript.words:
+        return words
+    if not words.words or words.words[0].start is None:
+        return transcript
+    begin = words.words[0].start
+    before = sum(1 for word in transcript.words if word.start is not None and word.start < begin)
+    first, last = divided(transcript, before)
+    return joined([first, words, not_before(last, words.words[-1].end)])
 
 
 def _concatenated(lists: Iterable[list[int] | None]) -> list[int] | None:

@@ -14,7 +14,7 @@ from audio.segment.level import audible
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.threads import in_thread
-from transcripts.gaps import Gap
+from transcripts.joining import Gap
 from transcripts.transcription import Coverage
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.engine.supervisor import Engine
 from service.metrics import Metrics, length_class
-from transcripts.gaps import Gap
+from transcripts.joining import Gap
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript
 

@@ -21,9 +21,8 @@ from service.dispatch.rescue import Rescue, Rescued
 from service.dispatch.utterance import Lane, Part
 from service.dispatch.window import Window
 from service.threads import in_thread
-from transcripts.gaps import Gap
 from transcripts.identified_samples import identified_samples
-from transcripts.joining import Joiner, shifted
+from transcripts.joining import Gap, Joiner, shifted
 from transcripts.prompt import DEFAULT_PROMPT, Prompt
 from transcripts.spoken_language import Probabilities
 from transcripts.transcript import Transcript

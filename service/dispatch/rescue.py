@@ -20,8 +20,7 @@ from audio.segment.level import Level
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 from service.dispatch.errors import DispatchError
 from service.threads import in_thread
-from transcripts.gaps import Gap, filled, gaps
-from transcripts.joining import shifted
+from transcripts.joining import Gap, filled, gaps, shifted
 from transcripts.transcript import Transcript
 
 # Frames of such a probability are speech beyond doubt, and there must be so much of it, in seconds.

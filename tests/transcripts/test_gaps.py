@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcripts.gaps import Gap, filled, gaps
-from transcripts.joining import joined, shifted
+from transcripts.joining import Gap, filled, gaps, joined, shifted
 from transcripts.transcript import Transcript, Word
 
 

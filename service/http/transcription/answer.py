@@ -29,8 +29,7 @@ from service.http.transcription.options import TranscriptionOptions
 from service.http.transcription.stream import HEARTBEAT_SECONDS, EventStream, frame, with_heartbeats
 from service.threads import in_thread
 from transcripts.events import Event, Events
-from transcripts.gaps import Gap
-from transcripts.joining import joined
+from transcripts.joining import Gap, joined
 from transcripts.json_formats import as_diarized_json, as_json, as_verbose_json
 from transcripts.spoken_language import Spoken
 from transcripts.text_formats import as_subtitles, as_text
