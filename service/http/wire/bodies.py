@@ -10,7 +10,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, invalid, missing
 from service.http.transcription.form import LISTS
-from service.http.wire.form_body import new_file, receive_form
+from service.http.wire.form_body import new_file, read_form
 from service.http.wire.upload import Upload, no_room
 
 _MAX_JSON_BYTES = 1 << 18
@@ -37,7 +37,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> tuple
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await receive_form(upload, headers), None
+        return await read_form(upload, headers), None
     if kind == "application/json":
         return _of_json(await upload.whole(_MAX_JSON_BYTES))
     if not kind.startswith(_RECORDING_TYPES):

@@ -25,7 +25,7 @@ def new_file(content_type: str) -> UploadFile:
     return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
 
 
-async def receive_form(upload: Upload, headers: Headers) -> FormData:
+async def read_form(upload: Upload, headers: Headers) -> FormData:
     """Receive and parse a form; its file is spooled to disk above 1 MiB. The caller closes it.
 
     Raises:
@@ -65,7 +65,7 @@ async def _fill(form: "_Form", boundary: str, upload: Upload) -> None:
 
 
 class _Form:
-    """The parts of a form that have come. Errors are those of `receive_form`, and OSError."""
+    """The parts of a form that have come. Errors are those of `read_form`, and OSError."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, str | UploadFile]] = []
