@@ -1,9 +1,12 @@
 """Limits on the audio that is accepted."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
-from audio.samples import Samples
+
+if TYPE_CHECKING:
+    from audio.samples import Samples  # NumPy, which `steno --help` need not wait for
 
 MOST_CHANNELS = 8
 _LEAST_RATE, _MOST_RATE = 1_000, 384_000  # Hz
@@ -53,7 +56,7 @@ def check_form(channels: int, rate: int) -> None:
         raise UnsupportedFormatError(f"the sample rate is {rate} Hz; {accepted}")
 
 
-def check_numbers(samples: Samples) -> None:
+def check_numbers(samples: "Samples") -> None:
     """Raise InvalidAudioError if a sample, of any shape, is no number or too large."""
     if samples.size and not (samples.min() >= -_LOUDEST and samples.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are not numbers, or too large")

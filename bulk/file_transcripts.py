@@ -224,10 +224,12 @@ class _Decoders:
     def __init__(self, threads: int) -> None:
         from audio.child_process import Confinement
         from audio.pool import DecodePool
-        from models.device.resources import memory_bytes
+        from models.device.resources import memory_bytes, processors
 
         self.threads, self.stopped = ThreadPoolExecutor(threads), threading.Event()
-        self.pool = DecodePool(most=Confinement().children(threads, memory_bytes()))
+        # More processes than processors decode no faster, and each takes 0.2 s of one to start.
+        most = Confinement().children(min(threads, processors()), memory_bytes())
+        self.pool = DecodePool(most=most)
 
     def close(self) -> None:
         """End what is under way, and wait for the threads."""
