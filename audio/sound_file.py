@@ -20,7 +20,7 @@ _OPEN_LENGTH = 2**63 - 1
 _FLAC_FRAME = 65_535
 _FLAC_FRAME_BYTES = 11
 _READ_AHEAD = 1 << 14  # twice what libFLAC buffers, in bytes
-_MOST_UNREAD = 1 << 17  # bytes behind the audio, of tags for example
+_MOST_UNREAD = 1 << 16  # bytes behind the audio, of tags for example
 # 16 s at 16 kHz, so most clips are one block.
 _VALUES_OF_BLOCK = 1 << 18
 
@@ -101,7 +101,7 @@ class SoundFileSource:
         A FLAC header may not give the length. Behind WAV and Vorbis something else may follow.
         """
         claimed: int = self._sound.frames
-        unread = os.fstat(self._descriptor).st_size - self.place
+        unread = os.fstat(self._descriptor).st_size - os.lseek(self._descriptor, 0, os.SEEK_CUR)
         if self._sound.format in {"FLAC", "MP3"} and unread > _MOST_UNREAD:
             return True
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
