@@ -95,15 +95,15 @@ class SoundFileSource:
         return max(0, os.lseek(self._descriptor, 0, os.SEEK_CUR) - _READ_AHEAD)
 
     @property
-    def ended_early(self) -> bool:
-        """Whether the file is known to have ended before it should, or its header says less than it holds.
-
-        A FLAC header may not give the length. Behind WAV and Vorbis something else may follow.
-        """
-        claimed: int = self._sound.frames
+    def leaves_much(self) -> bool:
+        """Whether the header of a FLAC or MP3 says less than it holds. Behind others something else may follow."""
         unread = os.fstat(self._descriptor).st_size - os.lseek(self._descriptor, 0, os.SEEK_CUR)
-        if self._sound.format in {"FLAC", "MP3"} and unread > _MOST_UNREAD:
-            return True
+        return self._sound.format in {"FLAC", "MP3"} and unread > _MOST_UNREAD
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the file is known to have ended before it should. A FLAC header may not give the length."""
+        claimed: int = self._sound.frames
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:

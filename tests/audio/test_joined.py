@@ -4,6 +4,8 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from audio.decode import decode, decode_into
 from audio.errors import AudioTooLongError, UnsupportedFormatError
@@ -57,6 +59,18 @@ def test_joined_recordings_are_decoded_to_the_last(pool, kind):
         middle = samples[number * third + 4000 : (number + 1) * third - 4000]
         assert loudest_frequency(middle) == pytest.approx(frequency, abs=10)
     assert not origin.truncated
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(2_000, 100_000), min_size=2, max_size=3))
+def test_joined_flacs_have_every_sample_wherever_one_begins(lengths):
+    noise = np.random.default_rng(1).integers(-1000, 1000, sum(lengths)) / 2**15
+    parts = np.split(noise, np.cumsum(lengths)[:-1])
+
+    audio = decode(io.BytesIO(b"".join(encoded(part, 16000, "FLAC") for part in parts)), rate=16000, limits=LIMITS)
+
+    np.testing.assert_array_equal(audio.samples, noise.astype(np.float32))
+    assert not audio.truncated
 
 
 @pytest.mark.parametrize("kind", ["16-bit wav", "flac", "m4a"])
