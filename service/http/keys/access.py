@@ -4,7 +4,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -14,9 +14,6 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.keys.allowance import Allowance
 from service.keys import Key, KeyLimits, digest
-
-if TYPE_CHECKING:
-    from service.http.front import Front
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 
@@ -108,8 +105,8 @@ class _Key(HTTPBearer):
         Raises:
             RequestError: if one is needed, and it is missing or wrong.
         """
-        front: Front = request.app.state.front
-        request.state.record.caller = front.access.authorize(request.headers)
+        access: Access = request.app.state.front.access
+        request.state.record.caller = access.authorize(request.headers)
 
 
 _SCHEME = "Key"
