@@ -13,7 +13,7 @@ class Channels:
     """The channels of a recording, numbered from 0; see ``Recording``. Close it, or use it as a context.
 
     Args:
-        are_apart: whether `is_silent` will be asked: to look for the loudest sample takes time.
+        are_apart: whether channels are not mixed, so that some may be silent. To find that out takes time.
     """
 
     def __init__(self, rate: int, seconds_in_memory: float, *, are_apart: bool) -> None:
@@ -52,7 +52,8 @@ class Channels:
             self._loudest[channel] = max(self._loudest[channel], float(block.max()), -float(block.min()))
 
     def is_silent(self, channel: int) -> bool:
-        """Return whether all samples of a channel so far are silence."""
+        """Return whether all samples of a channel, of several that are apart, are silence so far."""
+        assert self._are_apart
         return self._loudest[channel] <= SILENCE
 
     def close(self) -> None:

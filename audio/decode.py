@@ -86,12 +86,11 @@ def decode_as(container: str, sink: Sink, file: BinaryIO, wanted: Wanted, room: 
         return _joined(recordings, container, sink, file, wanted)
     with _opened(file, container, header, wanted, new_room if wanted.by_channel else room) as source:
         origin = drain(source, sink, container, wanted)
-        is_cut = isinstance(source, SoundFileSource) and source.leaves_much
-        place = source.place if isinstance(source, SoundFileSource) and container == "flac" else None
-    if place is not None and (recordings := flacs_behind(file, max(place, after_id3(file) + 1))):
+        leaves_much, place = (source.leaves_much, source.place) if isinstance(source, SoundFileSource) else (False, 0)
+    if container == "flac" and (recordings := flacs_behind(file, max(place, after_id3(file) + 1))):
         return _joined(recordings, container, sink, file, wanted, origin)
-    # libsndfile reads such a WAV without an error.
-    is_cut = is_cut or (header is not None and (header.is_cut or header.is_followed))
+    # libsndfile reads all of these without an error.
+    is_cut = leaves_much or (header is not None and (header.is_cut or header.is_followed))
     return replace(origin, truncated=True) if is_cut else origin
 
 

@@ -96,7 +96,10 @@ class SoundFileSource:
 
     @property
     def leaves_much(self) -> bool:
-        """Whether the header of a FLAC or MP3 says less than it holds. Behind others something else may follow."""
+        """Whether much of a FLAC or MP3 is unread at its end, as where its header gives too short a length.
+
+        Behind WAV and Vorbis something else may follow.
+        """
         unread = os.fstat(self._descriptor).st_size - os.lseek(self._descriptor, 0, os.SEEK_CUR)
         return self._sound.format in {"FLAC", "MP3"} and unread > _MOST_UNREAD
 

@@ -10,7 +10,7 @@ from pathlib import Path
 _SPARE_BYTES = 96 << 20
 _SPARE_THREADS = 4
 _SPARE_DESCRIPTORS = 6
-_OF_A_DECODER = 4  # files that the front has open for each: a connection, the ring, and a pipe for copies
+_OF_A_DECODER = 4  # files that the front has open for each: a connection, the ring, and copies to write and to read
 
 
 def children(pid: int) -> list[int]:
