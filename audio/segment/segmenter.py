@@ -158,7 +158,7 @@ class Segmenter:
 
     def _reopen(self, start: int, at: int) -> int:
         """Move the start of the open segment to ``at``, which is returned."""
-        self._pauses = [pause for pause in self._pauses if pause[1] > at]
+        self._pauses = [(max(begin, at), end) for begin, end in self._pauses if end > at]
         self._forget(at - start)
         return at
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
@@ -79,6 +79,8 @@ def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, ru
     assert not ends or (ends[0] >= 0 and ends[-1] <= len(probabilities))
 
 
+# A cut in a long pause, and behind it another voice.
+@example([(0.49, 24), (0.1, 20), (0.5, 65)], SegmentRule(5.64, 3.0, 0.7, 0.7, 0.3), [1, 0, 1])
 @settings(max_examples=200, deadline=None)
 @given(RUNS, RULES, VOICES)
 def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs, rule, voices):
